@@ -107,3 +107,33 @@ def test_multipliers_and_caps_that_change_something(
 ) -> None:
     """A head of 64 wide scaled by 64 is scaled as any other."""
     assert details(kind, **keys).scales == scales
+
+
+@pytest.mark.parametrize(
+    ("kind", "keys", "epsilon"),
+    [
+        ("llama", {}, 0.0),
+        ("llama", {"rms_norm_eps": 1e-6}, 1e-6),
+        ("cohere", {"layer_norm_eps": 1e-5}, 1e-5),
+        ("nemotron", {"norm_eps": 1e-5}, 1e-5),
+    ],
+)
+def test_an_epsilon_is_that_of_the_kind_of_norms(kind: str, keys: dict[str, Any], epsilon: float) -> None:
+    assert details(kind, **keys).norm_epsilon == epsilon
+
+
+@pytest.mark.parametrize(
+    ("kind", "keys", "base"),
+    [
+        ("llama", {}, 0.0),
+        ("llama", {"rope_theta": 500000.0}, 500000.0),
+        ("llama", {"rope_parameters": {"rope_type": "default", "rope_theta": 10000.0}}, 10000.0),
+        # windowed layers have a base of their own
+        ("gemma3_text", {"rope_theta": 1000000, "rope_local_base_freq": 10000}, 0.0),
+        ("gemma3_text", {"rope_parameters": {"full_attention": {"rope_theta": 1e6}}}, 0.0),
+    ],
+)
+def test_a_base_of_rotary_positions_is_that_of_all_layers(
+    kind: str, keys: dict[str, Any], base: float
+) -> None:
+    assert details(kind, **keys).rotary_base == base

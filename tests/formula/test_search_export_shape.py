@@ -182,3 +182,16 @@ def test_frameworks_that_take_a_name_say_where() -> None:
     assert "# to add: the shape of moe" in exported((MOE, job(expert=2)), "nemo")
     assert "by name and flavor in [model]" in exported((DENSE, job()), "torchtitan")
     assert f"--num-experts {MOE.experts}" in exported((MOE, job(expert=2)), "megatron")
+
+
+def test_epsilon_and_base_are_written_where_the_file_has_them() -> None:
+    """Megatron's defaults are 1e-5 and 10,000; it takes whole numbers for the base (type=int)."""
+    told = replace(DENSE, details=Details(norm_epsilon=1e-6, rotary_base=500000.0))
+    found = written(told)
+    assert (found["norm-epsilon"], found["rotary-base"]) == ("1e-06", "500000")
+    assert "--norm-epsilon" not in comments(told)
+    assert "# to add: --rotary-percent" in comments(told)
+    assert not {"norm-epsilon", "rotary-base"} & set(written(DENSE))
+    assert "# to add: --norm-epsilon, unless" in comments(DENSE)
+    assert "# to add: --rotary-base, --rotary-percent" in comments(DENSE)
+    assert "rotary-base" not in written(replace(told, alibi=True))

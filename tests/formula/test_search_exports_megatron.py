@@ -15,7 +15,7 @@ from railwright.search.export import FORMS
 from railwright.spec.lora import Lora
 from railwright.spec.training import Layout, Overlap
 from search_cases import LATENT_EXPERTS
-from training_cases import BLOCKS, DELTA, DENSE, MOE, changed, job
+from training_cases import BLOCKS, DELTA, DENSE, MIXED, MOE, changed, job
 
 
 def test_nemo_is_told_what_megatron_is() -> None:
@@ -346,3 +346,11 @@ def test_one_expert_a_token_names_the_score_that_megatron_refuses() -> None:
     said = "of one expert a token not softmax behind the choice"
     assert said in exported((replace(MOE, experts_per_token=1), job()), "megatron")
     assert said not in exported((MOE, job()), "megatron")
+
+
+def test_no_mlp_of_a_pattern_with_experts_is_a_graph() -> None:
+    """TransformerConfig: "mlp cuda graph is only supported for dense layers", which it counts by
+    moe_layer_freq."""
+    graphs = changed(job(), cuda_graphs=("attention", "mlp"))
+    assert "--cuda-graph-modules attn\n" in exported((MIXED, graphs), "megatron")
+    assert "--cuda-graph-modules attn mlp\n" in exported((BLOCKS, graphs), "megatron")

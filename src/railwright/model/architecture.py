@@ -64,6 +64,9 @@ class Details:
     activation   of MLPs and experts, as config.json names it
     gate_offset  added to what a gate's activation is multiplied by, gate_limit both are clamped to; 0 is none
     norm         'LayerNorm' where norms subtract the mean, biases or not, 'RMSNorm' where not
+    norm_epsilon added to the mean square that norms divide by; 0 where it is not said
+    rotary_base  wavelengths of rotary positions grow up to 2 pi times this; 0 where it is not said, or layers
+                 have several
     unturned     layers, counted from 0, without rotary positions among others that have them
     scales       multipliers and caps of embeddings, attention, residuals and logits: 'key value'
     """
@@ -72,6 +75,8 @@ class Details:
     gate_offset: float = 0.0
     gate_limit: float = 0.0
     norm: Literal["", "LayerNorm", "RMSNorm"] = ""
+    norm_epsilon: float = 0.0
+    rotary_base: float = 0.0
     unturned: tuple[int, ...] = ()
     scales: tuple[str, ...] = ()
 

@@ -7,6 +7,7 @@ huggingface/transformers (5.24) of the families that are named.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Literal
 
 from railwright.model.architecture import Details, Transformer
@@ -28,6 +29,15 @@ _CLASSES: dict[str, dict[str, Any]] = {
     "nemotron_h": {"mlp_hidden_act": "relu2"},
 }
 """What a class takes where its file does not say it, and Llama's does not."""
+
+_EPSILONS = (
+    "rms_norm_eps",
+    "layer_norm_eps",
+    "layer_norm_epsilon",
+    "layernorm_epsilon",
+    "norm_epsilon",
+    "norm_eps",
+)
 
 _LAYER_NORMS = ("cohere", "cohere2", "dbrx", "mpt", "olmo")
 """Families whose norms have no biases and subtract the mean all the same."""
@@ -62,6 +72,8 @@ def details_of(keys: Keys, arch: Transformer) -> Details:
         gate_offset=1.0 if clamped else 0.0,
         gate_limit=7.0 if clamped else 0.0,
         norm=_norm(keys, arch),
+        norm_epsilon=next(filter(None, (_number(keys.raw(key)) for key in _EPSILONS)), 0.0),
+        rotary_base=_rotary_base(keys),
         unturned=_unturned(keys, arch),
         scales=_scales(said, arch),
     )
@@ -72,6 +84,24 @@ def _norm(keys: Keys, arch: Transformer) -> Literal["", "LayerNorm", "RMSNorm"]:
     if arch.norm_bias or keys.raw("model_type") in _LAYER_NORMS:
         return "LayerNorm"
     return "" if keys.raw("rms_norm_eps") is None else "RMSNorm"
+
+
+def _rotary_base(keys: Keys) -> float:
+    """The base of all layers' rotary positions, in a section of its own since transformers 5.
+
+    0 where the file has none, or one for each kind of layer.
+    """
+    section = keys.raw("rope_parameters")
+    within = _number(section.get("rope_theta")) if isinstance(section, Mapping) else 0.0
+    several = keys.raw("rope_local_base_freq") is not None
+    return 0.0 if several else within or _number(keys.raw("rope_theta"))
+
+
+def _number(value: Any) -> float:
+    """A number above 0; 0 for anything else."""
+    return (
+        float(value) if isinstance(value, int | float) and not isinstance(value, bool) and value > 0 else 0.0
+    )
 
 
 def _unturned(keys: Keys, arch: Transformer) -> tuple[int, ...]:

@@ -36,10 +36,18 @@ def activation(arch: Transformer) -> list[str]:
     return lines
 
 
-def normalization(arch: Transformer) -> str:
-    """The argument for the kind of its norms."""
+def normalization(arch: Transformer) -> list[str]:
+    """Arguments for the kind of its norms, and for their epsilon where it is known."""
     layer_norm = arch.norm_bias or arch.details.norm == "LayerNorm"
-    return f"--normalization {'LayerNorm' if layer_norm else 'RMSNorm'}"
+    epsilon = arch.details.norm_epsilon
+    said = [f"--norm-epsilon {epsilon:g}"] if epsilon else []
+    return [f"--normalization {'LayerNorm' if layer_norm else 'RMSNorm'}", *said]
+
+
+def rotary_base(arch: Transformer) -> list[str]:
+    """The argument for the base of rotary positions, a whole number there; none where it is not known."""
+    base = arch.details.rotary_base
+    return [f"--rotary-base {base:.0f}"] if base and base == int(base) else []
 
 
 def unturned(arch: Transformer) -> list[str]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from railwright.model.architecture import Transformer
-from railwright.model.pattern import PARTS, has_attention, has_dense, layer_kinds, takes_keys
+from railwright.model.pattern import PARTS, has_attention, has_dense, is_hybrid, layer_kinds, takes_keys
 from railwright.search.dispatcher import (
     Hosts,
     backend,
@@ -219,7 +219,8 @@ def graphed(job: TrainingJob, arch: Transformer) -> tuple[str, ...]:
     there = {
         "attention": has_attention(arch),
         "mixer": arch.linear is not None,
-        "mlp": has_dense(arch),
+        # Megatron looks for dense layers in moe_layer_freq, which patterns of blocks do not set
+        "mlp": has_dense(arch) and not (is_hybrid(arch) and arch.is_moe),
         "router": arch.is_moe,
     }
     return tuple(part for part in job.cuda_graphs if there[part])

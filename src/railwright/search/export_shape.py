@@ -12,7 +12,15 @@ from shlex import quote
 
 from railwright.model.architecture import Transformer
 from railwright.model.pattern import PARTS, has_attention, has_dense, is_hybrid, layer_kinds
-from railwright.search.export_details import activation, normalization, other, pattern, taken, unturned
+from railwright.search.export_details import (
+    activation,
+    normalization,
+    other,
+    pattern,
+    rotary_base,
+    taken,
+    unturned,
+)
 from railwright.spec.training import TrainingJob
 from railwright.units import number
 
@@ -74,12 +82,14 @@ def _positions(job: TrainingJob, arch: Transformer) -> list[str]:
         kind = "yarn" if arch.yarn and arch.attention == "gqa" else "rope"
     most = max(arch.position_embeddings or arch.max_positions, job.sequence)
     lines = [f"--position-embedding-type {kind}", f"--max-position-embeddings {most}"]
-    return [*lines, *(unturned(arch) if kind in ("rope", "yarn") else [])]
+    if kind not in ("rope", "yarn"):
+        return lines
+    return [*lines, *rotary_base(arch), *unturned(arch)]
 
 
 def _layers(arch: Transformer) -> list[str]:
     """What all layers are made of: activation, norms, biases."""
-    lines = [*activation(arch), normalization(arch)]
+    lines = [*activation(arch), *normalization(arch)]
     lines += [] if has_biases(arch) else ["--disable-bias-linear"]
     if _biases(arch) == {"qkv"}:
         lines.append("--add-qkv-bias")
@@ -130,7 +140,10 @@ def _to_add(job: TrainingJob, arch: Transformer) -> list[str]:
         f"to add: the tokenizer, which brings the {arch.vocab} rows of the vocabulary (--tokenizer-type)",
     ]
     if has_attention(arch) and arch.rotary and not arch.position_embeddings and not arch.alibi:
-        found.append("to add: --rotary-base, --rotary-percent and scaling of its rotary positions")
+        base = "" if rotary_base(arch) else "--rotary-base, "
+        found.append(f"to add: {base}--rotary-percent and scaling of its rotary positions")
+    if not arch.details.norm_epsilon:
+        found.append("to add: --norm-epsilon, unless that of its norms is Megatron's 1e-5")
     if arch.is_moe:
         single = "; of one expert a token not softmax behind the choice, Megatron's default, which it refuses"
         found.append(
