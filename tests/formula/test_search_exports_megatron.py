@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from export_cases import ON, exported
+from railwright.model.architecture import Details
 from railwright.search.dispatcher import Hosts
 from railwright.search.export import FORMS
 from railwright.spec.lora import Lora
@@ -354,3 +355,11 @@ def test_no_mlp_of_a_pattern_with_experts_is_a_graph() -> None:
     graphs = changed(job(), cuda_graphs=("attention", "mlp"))
     assert "--cuda-graph-modules attn\n" in exported((MIXED, graphs), "megatron")
     assert "--cuda-graph-modules attn mlp\n" in exported((BLOCKS, graphs), "megatron")
+
+
+def test_a_clamped_gate_is_unfused_by_the_argument_of_gelu() -> None:
+    """core_transformer_config_from_args: bias_swiglu_fusion counts beside --swiglu alone."""
+    unfused = changed(job(), unfused=("activation",))
+    gated = replace(MOE, details=Details(activation="quick_gelu"))
+    assert "--no-bias-gelu-fusion" in exported((gated, unfused), "megatron").splitlines()
+    assert "--no-bias-swiglu-fusion" in exported((MOE, unfused), "megatron").splitlines()

@@ -81,7 +81,7 @@ def megatron(job: TrainingJob, arch: Transformer, hosts: Hosts) -> list[str]:
     fields = stages | _communication(job, arch, hosts) | _recomputation(job, arch) | _precision(job)
     fields |= _fusions(job, arch, loss="native") | _graphs(job, arch) | _optimizer(job) | _muon(job)
     for name, value in fields.items():
-        argument = ARGUMENTS.get(name, f"--{name.replace('_', '-')}")
+        argument = _argument(name, arch)
         words = [] if isinstance(value, bool) else value if isinstance(value, list) else [str(value)]
         if argument:
             lines.append(" ".join([argument, *map(quote, words)]))
@@ -93,6 +93,13 @@ def megatron(job: TrainingJob, arch: Transformer, hosts: Hosts) -> list[str]:
         lines.append(f"--num-workers {job.data.workers}")
     lines += sharding(job, hosts, bool(_optimizer(job)))
     return [*unsaid(job, arch, hosts), *_of_the_script(job, arch), *shape(job, arch), *lines]
+
+
+def _argument(field: str, arch: Transformer) -> str:
+    """The argument of a field of TransformerConfig."""
+    if field == "bias_activation_fusion" and arch.details.activation == "quick_gelu":
+        return "--no-bias-gelu-fusion"  # --quick-geglu is not --swiglu (core_transformer_config_from_args)
+    return ARGUMENTS.get(field, f"--{field.replace('_', '-')}")
 
 
 def _of_the_script(job: TrainingJob, arch: Transformer) -> list[str]:
