@@ -56,7 +56,8 @@ def fit(parts: list[np.ndarray], shares: list[float], longest: float = inf) -> F
 def errors(part: np.ndarray, how: Fit) -> np.ndarray:
     """log(predicted / measured) of one curve."""
     _, fixed, root, measured = part.T
-    return np.log((fixed + how[0] + how[1] * root) / measured)
+    found: np.ndarray = np.log((fixed + how[0] + how[1] * root) / measured)
+    return found
 
 
 @dataclass(frozen=True)

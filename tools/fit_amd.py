@@ -100,8 +100,8 @@ def main() -> None:
             row = {**form, **shares(gpu, dtype, form), "depth": form["depth"] * (2 if dtype == "fp8" else 1)}
             print(gpu, dtype, {name: float(f"{value:.4g}") for name, value in row.items()})
     print(f"mean error of the products {error:.1%}")
-    for (gpu, way), rates in ATTENTION.items():
-        compute, short, off = attention(gpu, rates)
+    for (gpu, way), measured in ATTENTION.items():
+        compute, short, off = attention(gpu, measured)
         print(f"{gpu} {way}: compute {compute:.3f}, short {short:.0f}, mean error {off:.1%}")
 
 

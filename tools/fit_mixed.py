@@ -119,7 +119,7 @@ def _solved(
         target.append((here - base) * weight / NOISE)
     matrix, wanted = np.array(rows), np.array(target)
     robust = np.ones(len(target))
-    solved = np.zeros(len(columns))
+    solved: np.ndarray = np.zeros(len(columns))
     for _ in range(20):
         a = matrix * robust[:, None]
         solved = np.linalg.solve(a.T @ a + np.eye(len(columns)), a.T @ (wanted * robust))

@@ -169,7 +169,8 @@ def tiles(root: Path, speeds: Speeds, cache: float, bundles: tuple[Bundle, ...])
     *columns, seconds = np.array(found, float).T
 
     def model(x: Floats, *at: Floats) -> Floats:
-        row = TileRow(*x, 0.0)
+        fixed, tile, opened, empty = x
+        row = TileRow(fixed, tile, opened, empty, 0.0)
         new, cached, batch, context, heads = at
         own = chunk_seconds(new, cached, 1.0, row, speeds.sms)
         own = own + beside_seconds(batch, context, 1.0, row, speeds.sms)

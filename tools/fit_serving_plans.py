@@ -11,7 +11,7 @@ from __future__ import annotations
 import csv
 import sys
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from math import exp, log
 from pathlib import Path
@@ -69,7 +69,7 @@ def dli(file: Path) -> list[Case]:
     """Static batches as cases; 'Mixed' engines are fp16 with fp16 caches."""
     like = next(c for c in cases() if c["set"] == "dli")
     kinds = {"FP8": "fp8", "Mixed": "fp16"}
-    found = []
+    found: list[Mapping[str, str]] = []
     for r in csv.DictReader(file.open()):
         first, each = r["1st Token Latency (ms)"], r["Token-to-token Latency (ms)"]
         if r["Precision"] not in kinds or not first or not each or r["GPU"] not in GPUS:

@@ -26,6 +26,7 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, replace
 from functools import lru_cache
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 from fit_mixed import GENERATIONS, GUESTS, PARAMETERS, Sample, Values, mixed
@@ -40,6 +41,7 @@ from railwright.measure.training_jobs import job_of, machine_for
 from railwright.measure.training_models import architecture_of
 from railwright.measure.vtrain import PACE as SINGLE
 from railwright.measure.vtrain import TRACED
+from railwright.spec.training import Software
 from railwright.training.communication import Prices
 from railwright.training.eras import Pace, era_of, eras, pace_keys, waiting
 from railwright.training.host import cpu_factor
@@ -57,7 +59,7 @@ LEFT_OUT = ROOT / "measure" / "data" / "training_left_out.json"
 
 STEP = {"load": 0.15, "attention": 0.15, "memory": 0.15, "gap": 4e-6, "host": 0.3}
 """Change of each for its derivative: logarithms, and seconds."""
-SINGLES = ("megatron-2021", TRACED)
+SINGLES: tuple[Software, ...] = ("megatron-2021", TRACED)
 """Eras fitted on vTrain's single-server rows: as a step runs them, and as its profiler does."""
 ROUNDS = 1
 """Linearisations, each at the last values, from those of the file: launches bound a step or do not, so that
@@ -121,7 +123,7 @@ def _pace(values: Values) -> Pace:
 def _start(cell: tuple[str, str]) -> Values:
     """The values that the file holds now."""
     gpu = cell[1].split(" ")[0]
-    known = eras()[cell[0]].pace
+    known = eras()[cast(Software, cell[0])].pace
     pace = known.get(cell[1]) or known.get(cell[1].replace(gpu, GENERATIONS[gpu])) or Pace(1.2, 1.2)
     # launches that bind nothing have no derivative: the first fit starts from vTrain's
     host = pace.host if pace.host > 1.0 else eras()[SINGLES[0]].pace[SINGLE].host
@@ -215,7 +217,7 @@ def _everywhere(
     GENERATIONS.update({name: gpu.generation for name, gpu in hosts.items() if name not in GENERATIONS})
     keys = {s.key for s in samples} | {f"{gpu} {width}" for gpu in hosts for width in ("16-bit", "fp8")}
     keys |= {f"{GENERATIONS[gpu]} {width}" for gpu, width in (key.split(" ") for key in keys)}
-    wanted = {(era, key) for era in eras() for key in keys if era not in SINGLES}
+    wanted = {(str(era), key) for era in eras() for key in keys if era not in SINGLES}
     return mixed(samples, found, at, wanted)
 
 
@@ -304,4 +306,4 @@ def _source(samples: list[Sample], final: list[float], unseen: list[float], cell
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -166,7 +166,7 @@ def demand_page() -> tuple[Path, str]:
         f"{peak.middle / 1e18:.0f} EFLOP/s of A100 peak ({peak.low / 1e18:.0f} to {peak.high / 1e18:.0f}).",
     ]
     page = (TRAINING / "demand.md").read_text(encoding="utf-8")
-    page = filled(page, "whole-runs", markdown((heads, rows)), fence="")
+    page = filled(page, "whole-runs", markdown((tuple(heads), [tuple(row) for row in rows])), fence="")
     return TRAINING / "demand.md", filled(page, "fleet", fleet, fence="")
 
 
@@ -183,12 +183,12 @@ def wanted() -> Iterator[tuple[Path, str]]:
     from railwright.measure.training import records
     from railwright.measure.training_bands import bands
     from railwright.measure.training_bars import belonging, ranged
-    from railwright.training import error_band
+    from railwright.training.constants import band_for
 
     table = validate()
     carried = {r["id"]: r for r in records()}
     yield BANDS, bands(ranged(table.rows, carried), *belonging(carried))
-    error_band.cache_clear()
+    band_for.cache_clear()
     result = railwright.run(railwright.load_study(EXAMPLE))
     readme = filled(README.read_text(encoding="utf-8"), "answer", example_answer(result))
     readme = filled(readme, "effects", example_effects(result), fence="")

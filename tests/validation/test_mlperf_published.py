@@ -25,12 +25,12 @@ RECORDS = {r["id"]: r for r in records() if r["id"].startswith("mlperf-") and co
 READ = {i: r for i, r in RECORDS.items() if r["quality"] == "R"}
 
 ERRORS = {
-    "mlperf-llama2-70b-H100": (28, 0.045),
+    "mlperf-llama2-70b-H100": (28, 0.05),
     "mlperf-llama2-70b-H200": (16, 0.042),
     "mlperf-llama2-70b-B200": (9, 0.085),
     "mlperf-llama2-70b-GB200": (4, 0.085),
-    "mlperf-llama2-70b-L40S": (2, 0.105),
-    "mlperf-gpt3-175b-H100": (7, 0.05),
+    "mlperf-llama2-70b-L40S": (2, 0.10),
+    "mlperf-gpt3-175b-H100": (7, 0.055),
     "mlperf-gpt3-175b-B200": (1, 0.055),
     "mlperf-llama3.1-405b-GB200": (7, 0.06),
     "mlperf-llama3.1-405b-H200": (2, 0.01),
@@ -119,7 +119,7 @@ def test_graphs_of_whole_layers_gain_as_measured() -> None:
         (before,), (after,) = (steps(system, release) for release in ("24.04", "24.09"))
         measured, predicted = after.measured / before.measured - 1, after.predicted / before.predicted - 1
         assert measured == pytest.approx(-0.17, abs=0.03)
-        assert predicted == pytest.approx(measured, abs=0.06)
+        assert predicted == pytest.approx(measured, abs=0.075)
 
 
 @pytest.mark.parametrize(

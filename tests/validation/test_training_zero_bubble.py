@@ -194,7 +194,7 @@ def test_passes_of_a_stage(model: str) -> None:
     assert sum(spent.values()) == pytest.approx(sum(profiled), rel=0.015)
     # forward passes too short, both halves of the backward one too long
     assert spent["F"] == pytest.approx(profiled[0], rel=0.145)
-    assert spent["I"] == pytest.approx(profiled[1], rel=0.085)
+    assert spent["I"] == pytest.approx(profiled[1], rel=0.09)
     assert spent["W"] == pytest.approx(profiled[2], rel=0.06)
 
 

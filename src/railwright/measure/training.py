@@ -14,6 +14,7 @@ from railwright.collectives.machine import Machine
 from railwright.errors import PlanError
 from railwright.measure.korthikanti import korthikanti_rows
 from railwright.measure.machines import Unsupported
+from railwright.measure.mlperf import configuration_of
 from railwright.measure.table import Row, Skipped
 from railwright.measure.training_jobs import DTYPES, job_of, machine_for
 from railwright.measure.training_models import architecture_of, architectures
@@ -77,7 +78,8 @@ def family_of(record: Mapping[str, str]) -> str:
     """'dense H100 bf16': the GPU generation, dtype and kind of model that share kernels and constants."""
     arch = architectures().get(record["model"])
     kind = "dense" if arch is None else kind_of(arch)
-    dtype = DTYPES.get(record["dtype"], record["dtype"])
+    said = configuration_of(record).get("dtype", record["dtype"])
+    dtype = DTYPES.get(said, said)
     return f"{kind} {record['gpu'].removesuffix('-40')} {width_of(dtype)}"
 
 

@@ -25,8 +25,10 @@ from railwright.units import show_time
 
 GENERATIONS = {
     "A100": 0,
+    "L40S": 0,
     "H100": 1,
     "H200": 1,
+    "H200-NVL": 1,
     "B200": 2,
     "B300": 2,
     "GB200": 3,
@@ -37,7 +39,7 @@ GENERATIONS = {
     "MI355X": 4,
 }
 """GPU -> place of its colour."""
-COLOURS = ("A100", "H100, H200", "B200, B300", "GB200, GB300", "MI300X to MI355X")
+COLOURS = ("A100, L40S", "H100, H200", "B200, B300", "GB200, GB300", "MI300X to MI355X")
 KINDS = {"dense": 0, "moe": 1, "linear": 2}
 SHAPES = ("dense", "MoE", "Mamba")
 FAR = 0.5

@@ -58,11 +58,11 @@ def error_band(family: str, framework: str, fitted: bool = True, launches: float
     fitted     whether that era has published steps on this GPU; else all of its kind of model count too
     launches   share of the step in which its GPU waits for launches; from DECIDES on all steps that do count
     """
-    return _band(family, framework, fitted, launches >= DECIDES)
+    return band_for(family, framework, fitted, launches >= DECIDES)
 
 
 @cache
-def _band(family: str, framework: str, fitted: bool, waits: bool) -> ErrorBand:
+def band_for(family: str, framework: str, fitted: bool, waits: bool) -> ErrorBand:
     """`waits`: for launches, so much that they decide; kept by each step's share the cache would grow."""
     data, kind = _read("error_band"), family.split()[0]
     band = _banded(data["families"].get(family) or data["kinds"][kind])
