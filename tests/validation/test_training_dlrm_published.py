@@ -1,50 +1,130 @@
-"""DLRM-DCNv2 against MLPerf Training: three runs of NVIDIA's HugeCTR, nothing fitted to them.
+"""DLRM-DCNv2 against MLPerf Training 3.0 to 5.1: 75 systems with HugeCTR, nothing fitted to them.
 
-mlcommons/training_results_v3.1, NVIDIA/results/eos_n8_… and eos_n16_ngc23.09_merlin_hugectr/dlrm_dcnv2/
-result_0.txt: the time between the end of one evaluation and the start of the next is 1,551 steps of 135,168
-samples; mean of 16 such intervals 3.860 s on 64 H100, of 11 (all but the first) 3.010 s on 128 H100.
-Tables up to 0.0125 GiB are replicated (config_DGXH100_8x8x2112.sh, DP_SHARDING_THRESHOLD).
-mlcommons/training_results_v5.1, GigaComputing, G894-AD1 (entry 5.1-0040): 23.02 M samples/s on 8 B200 with
-steps of 55,296, replicated up to 0.008 GiB; read in a third party's comparison (chriscai-amd/
-training_results_v5.1, README of the B200 runs), not in the log itself.
+tests/data/dlrm_mlperf.csv, a row per system:
+- round, results: the folder of its ten logs in mlcommons/training_results_v<round>, under .../dlrm_dcnv2;
+- step_ms: median over all intervals of all ten logs between the end of one evaluation and the start of the
+  next, over the steps between them (the difference of `epoch_num` times ceil(4,195,197,692 / batch), as
+  mlperf_logger/callbacks.py counts); low_ms, high_ms the shortest and longest.  A log's first interval, in
+  which CUDA graphs are captured, is left out.  `tracked_stats` counts evaluations as well, so its throughput
+  is none of steps.
+- batch, threshold_gb, plan, sharp: of the submission's config_*.sh or the arguments its logs echo: BATCHSIZE,
+  DP_SHARDING_THRESHOLD, SHARDING_PLAN, and NCCL_COLLNET_ENABLE on InfiniBand.  HugeCTR's planner
+  (sharding/planner.py) puts tables on every GPU whose rows with Adagrad's state take less than the threshold
+  in units of 1e9 bytes: half of it in weights;
+- sharding: what comes nearest to where that planner puts the others.  Run with these settings, it cuts tables
+  with many lookups, as `auto` does, but for two nodes: there it leaves all whole, each on one node.
+Left out: results resubmitted with the same logs, GPUs that the catalogue has not (A40, H200 NVL) or that
+logs call otherwise than the submission (xFusion's L40S is an L40 there), Juniper's four H100 nodes (no logs
+in the snapshot), CPUs.
 
-The band: predicted within 30 % of measured.  The model has no cache, no host and no input pipeline, and
-uniform lookups; its sharding plan is ours, not HugeCTR's.
+The model has no cache, no host and no input pipeline, and uniform lookups; its sharding plan is ours, not
+HugeCTR's.  docs/training/dlrm.md says what is off and why.
 """
 
 from __future__ import annotations
 
+import csv
+import statistics
+from collections import defaultdict
+from functools import cache
+from pathlib import Path
+
 import pytest
 
+from railwright.collectives.prediction import NcclSettings
 from railwright.measure.machines import machine_of
 from railwright.model.dlrm import load_recommender
 from railwright.spec.recommendation import RecommendationJob
+from railwright.training import StepResult
 from railwright.training.dlrm import simulate_recommendation
 
-STEPS = 1551
-RUNS = [
-    ("H100", 64, 135_168, "0.0125 GiB", 3.860 / STEPS),
-    ("H100", 128, 135_168, "0.0125 GiB", 3.010 / STEPS),
-    ("B200", 8, 55_296, "0.008 GiB", 55_296 / 23.02e6),
-]
+SAMPLES = 4_195_197_692
+MEAN_ERROR, MEAN_BIAS, KIND_ERROR = 0.104, -0.057, 0.142
+"""Of all runs, and of their kinds: what docs/training/dlrm.md says."""
+
+Row = dict[str, str]
+Kind = tuple[str, int, bool]
+"""GPU, number of GPUs, whether small tables are on every GPU."""
+
+DATA = Path(__file__).parent.parent / "data" / "dlrm_mlperf.csv"
+RUNS = list(csv.DictReader(DATA.read_text(encoding="utf-8").splitlines()))
+
+MISSED = {
+    ("H100-PCIE", 4, True): (-0.80, -0.60),
+    ("H100-PCIE", 8, True): (-0.35, -0.20),
+    ("GB200", 64, False): (-0.35, -0.20),
+    ("H100", 128, False): (-0.30, -0.15),
+    ("L40", 8, False): (0.20, 0.40),
+}
+"""Kinds that are off by more than a fifth, and the range they are off by."""
 
 
-@pytest.mark.parametrize(("gpu", "gpus", "batch", "replicated", "measured"), RUNS)
-def test_mlperf_steps(gpu: str, gpus: int, batch: int, replicated: str, measured: float) -> None:
+@cache
+def predicted(
+    gpu: str, gpus: int, node_gpus: int, batch: int, threshold: float, sharding: str, sharp: bool
+) -> StepResult:
+    """The step of one configuration.  Nodes of four that NVLink does not join are servers of four."""
+    small = node_gpus if node_gpus < 8 and gpu != "GB200" else None
+    machine = machine_of(gpu, gpus, None, NcclSettings(sharp=True) if sharp else None, server_gpus=small)
     job = RecommendationJob(
         name="mlperf",
         model="dlrm-dcnv2",
         gpus=gpus,
         global_batch=batch,
-        samples=4_195_197_692,
+        samples=SAMPLES,
         dtype="fp16",
-        replicate_below=replicated,  # type: ignore[arg-type]
+        sharding=sharding,  # type: ignore[arg-type]
+        replicate_below=f"{threshold / 2 * 1e3:g} MB",  # type: ignore[arg-type]
     )
-    step = simulate_recommendation(job, load_recommender("dlrm-dcnv2"), machine_of(gpu, gpus, None))
-    assert step.step_time == pytest.approx(measured, rel=0.30)
-    assert step.error_low < measured / step.step_time < step.error_high
+    return simulate_recommendation(job, load_recommender("dlrm-dcnv2"), machine)
 
 
-def test_there_are_1551_steps_between_evaluations() -> None:
-    """The logs count epochs: 0.0499726 of 4,195,197,692 samples between two evaluations."""
-    assert pytest.approx(STEPS, abs=0.01) == 0.0499726137133 * 4_195_197_692 / 135_168
+def step_of(run: Row) -> StepResult:
+    counts = (int(run["gpus"]), int(run["node_gpus"]), int(run["batch"]))
+    return predicted(run["gpu"], *counts, float(run["threshold_gb"]), run["sharding"], run["sharp"] == "1")
+
+
+def kinds() -> dict[Kind, list[float]]:
+    """Predicted over measured time of every run, by kind."""
+    found = defaultdict(list)
+    for run in RUNS:
+        ratio = step_of(run).step_time * 1e3 / float(run["step_ms"])
+        found[run["gpu"], int(run["gpus"]), float(run["threshold_gb"]) > 0].append(ratio)
+    return found
+
+
+@pytest.mark.parametrize("run", RUNS, ids=lambda run: f"{run['round']} {run['results'].replace('/', ' ')}")
+def test_mlperf_steps(run: Row) -> None:
+    """Within 30 %, but for the kinds that are known to be missed, which are off by as much as is said."""
+    kind = (run["gpu"], int(run["gpus"]), float(run["threshold_gb"]) > 0)
+    low, high = MISSED.get(kind, (-0.30, 0.30))
+    assert low < step_of(run).step_time * 1e3 / float(run["step_ms"]) - 1.0 < high
+
+
+def test_errors_are_those_the_docs_say() -> None:
+    """Every run counts once; then every kind once, since half of the runs are eight H100 or eight B200."""
+    found = kinds()
+    errors = [ratio - 1.0 for ratios in found.values() for ratio in ratios]
+    assert len(errors) == len(RUNS) == 75
+    assert statistics.mean(map(abs, errors)) == pytest.approx(MEAN_ERROR, abs=0.002)
+    assert statistics.mean(errors) == pytest.approx(MEAN_BIAS, abs=0.002)
+    means = [statistics.mean(ratios) - 1.0 for ratios in found.values()]
+    assert len(means) == 21
+    assert statistics.mean(map(abs, means)) == pytest.approx(KIND_ERROR, abs=0.002)
+
+
+def test_the_band_of_a_result_holds_four_kinds_of_five() -> None:
+    """From the tenth to the ninetieth percentile of measured over predicted time, each kind once."""
+    measured = sorted(1.0 / statistics.mean(ratios) for ratios in kinds().values())
+    tenths = statistics.quantiles(measured, n=10, method="inclusive")
+    step = step_of(RUNS[0])
+    assert step.error_low == pytest.approx(tenths[0], abs=0.02)
+    assert step.error_high == pytest.approx(tenths[-1], abs=0.02)
+
+
+def test_runs_are_whole_and_evaluate_as_often_as_the_script_says() -> None:
+    """The logs count epochs: 0.0499726 of the samples between two evaluations are 1,551 steps of 135,168."""
+    assert pytest.approx(1551, abs=0.01) == 0.0499726137133 * SAMPLES / 135_168
+    for run in RUNS:
+        assert float(run["low_ms"]) <= float(run["step_ms"]) <= float(run["high_ms"]), run
+        assert int(run["batch"]) % int(run["gpus"]) == 0, run

@@ -28,6 +28,7 @@ SERVER_OF_GPU = {
     "MI350X": "mi350x-8",
     "MI355X": "mi355x-8",
     "H100-NVL": "server-8x-h100-nvl",
+    "H100-PCIE": "server-8x-h100-pcie",
     "H20": "hgx-h20",
     "GH200": "gh200-1",
     "L40S": "server-8x-l40s",
