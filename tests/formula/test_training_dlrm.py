@@ -14,8 +14,9 @@ from railwright.collectives.prediction import NcclSettings
 from railwright.errors import PlanError
 from railwright.model.architecture import Operator
 from railwright.model.dlrm import Recommender, bundled_recommenders, load_recommender
-from railwright.model.dlrm_operators import dense_blocks, distinct_rows
+from railwright.model.dlrm_operators import dense_blocks, distinct_rows, layout_blocks
 from railwright.spec import load_study_text
+from railwright.spec.recommendation import RecommendationJob
 from railwright.spec.study import Cluster, ComputeNetwork
 from railwright.study import run
 from railwright.training import StepResult
@@ -238,6 +239,42 @@ def test_lookups_are_bound_by_memory() -> None:
     sort = held.lookups * 12 * 7
     update = held.values * 2 + 2 * held.touched * 8
     assert found.step_time == pytest.approx((read + sort + update) / 1e12)
+
+
+def test_vectors_are_put_in_order_and_together_on_both_ways() -> None:
+    """64 sums of 64 of 1,024 samples a GPU read and written in 16 bits, then they and the bottom MLP's
+    vector; as much backward.  Behind a reduction over all GPUs, and on one, nothing is put in order."""
+
+    def moved(found: str, asked: RecommendationJob, gpus: int = 32) -> float:
+        seen = []
+
+        def kernel(operator: Operator) -> float:
+            if operator.name.startswith(found):
+                seen.append(operator.bytes)
+            return 1e-6
+
+        simulate_recommendation(
+            asked, replace(SMALL, rows=(1000,) * 64), machine(gpus // 8 or 1), kernel=kernel
+        )
+        return sum(seen)
+
+    wide = 64 * 64 * 1024 * 2
+    asked = ranking(sharding="table-wise")
+    assert moved("order sums", asked) == 4 * wide
+    assert moved("concatenate", asked) == 4 * wide * 65 / 64
+    assert moved("order sums", ranking(sharding="row-wise")) == 0
+    assert moved("order sums", ranking(gpus=1), 1) == 0
+
+
+def test_sums_of_pieces_by_rows_arrive_apart() -> None:
+    """Half of a table's lookups on either GPU: a sample gets two sums of 64 of it, and one of another table;
+    those of tables on every GPU do not arrive."""
+    two = Recommender("two", (1_000_000, 900_000, 2), (30, 1, 5), 64, 16, (64,), (1,), "dot")
+    cut = shard(ranking(replicate_below="1 KiB"), two, 2, 1, 1e12, cut=True)
+    assert (cut.placed, cut.arriving) == (2 * 64, 3 * 64)
+    (ordered, joined) = layout_blocks(two, 10, cut.arriving, cut.placed)
+    assert ordered.forward.bytes == 10 * 5 * 64 * 2
+    assert joined.forward.bytes == 10 * 2 * 4 * 64 * 2
 
 
 def test_memory_holds_what_is_exchanged() -> None:

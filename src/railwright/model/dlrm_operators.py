@@ -77,6 +77,25 @@ def update_operators(held: Held, table_bytes: float, optimizer: str) -> tuple[Op
     )
 
 
+def layout_blocks(model: Recommender, samples: int, arriving: float, placed: float) -> list[Block]:
+    """Copies of a sample's vectors on their way from the tables to the interaction, and of their gradients.
+
+    arriving  numbers of a sample that an all-to-all brings, pieces by rows apart; 0 without one
+    placed    numbers of a sample that these are the sums of
+    What an all-to-all brings lies by sender: it is put in the order of the samples, where pieces by rows are
+    added up.  Then the sums and the bottom MLP's vector are put together.  Backward the same two copies.
+    Source: HugeCTR 25.03, embedding/operators/network_forward.cu and network_backward.cu, and
+    src/layers/concat_layer.cu; TorchRec, distributed/comm_ops.py, All2All_Pooled_Wait, and models/dlrm.py,
+    torch.cat in every interaction.
+    """
+    wide = model.vectors * model.width
+    found = []
+    if arriving:
+        back = arriving + placed
+        found.append(elementwise("order sums", samples, reads=arriving, writes=placed, back=back))
+    return [*found, elementwise("concatenate", samples, reads=wide, writes=wide, back=2 * wide)]
+
+
 def dense_blocks(model: Recommender, samples: int, dtype: str) -> dict[Part, list[Block]]:
     """Products and element-wise kernels of 'bottom', 'interaction' and 'top' for `samples` of one GPU.
 

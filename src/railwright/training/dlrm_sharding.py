@@ -45,6 +45,8 @@ class Sharding:
     domain_gpus  GPUs that share a piece by rows
     busiest      what a GPU of the busiest domain holds and does for a batch
     sent         columns whose sums the domain with the most of them sends
+    placed       columns of all tables that are not on every GPU
+    arriving     sums of them that a sample gets from all domains, pieces by rows apart; 0 from one
     indices      of one sample that go to other GPUs; those of replicated tables do not
     received     of one sample those that the GPU with most of them looks up for others
     memory       tables and optimiser state on the fullest GPU, and gradients of replicated ones [byte]
@@ -56,6 +58,8 @@ class Sharding:
     domain_gpus: int
     busiest: Held
     sent: float
+    placed: float
+    arriving: float
     indices: float
     received: float
     memory: float
@@ -111,12 +115,15 @@ def shard(
     fullest = max(placed, key=lambda held: sum(memory(p) + buffers(p) for p in held))
     helds = [_held(held, batch, within) for held in placed]
     traffic = [h.values * (number + 2.0) + 2.0 * h.touched * kept for h in helds]
+    columns = [sum(p.width for p in held) for held in placed]
     most = max(range(domains), key=lambda d: (traffic[d], -d))
     mean = sum(traffic) / domains
     return Sharding(
         domain_gpus=within,
         busiest=_with_copies(helds[most], model, small, batch / gpus),
-        sent=max(sum(p.width for p in held) for held in placed),
+        sent=max(columns),
+        placed=float((len(model.rows) - len(small)) * model.width),
+        arriving=sum(columns) if domains > 1 else 0.0,
         indices=sum(p.lookups for p in pieces),
         received=max(sum(p.lookups for p in held) for held in placed) / within,
         memory=copies + sum(memory(p) for p in fullest),
