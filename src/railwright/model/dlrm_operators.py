@@ -10,7 +10,8 @@ from railwright.model.dlrm import Part, Recommender
 from railwright.model.kernels import ELEMENT, Block, elementwise, linear
 
 INDEX_BYTES = 8.0
-"""Bytes of one index: int64, as TorchRec and HugeCTR exchange them."""
+"""Bytes of one index: int64, as TorchRec exchanges them.  HugeCTR's have 4, but for `i64_input_key`
+(solver_wrapper.hpp of 25.03)."""
 
 SAMPLE_BYTES = 4.0
 """Bytes of the sample's number that is sorted beside each index."""
