@@ -84,17 +84,20 @@ def test_the_leanest_layout_is_the_jobs_own_where_it_is_as_lean() -> None:
 
 def test_what_fits_only_with_the_jobs_own_offload_is_found() -> None:
     """Small GPUs hold the model where its optimizer lies on the host, as the job says."""
-    own = job(batch=16, zero=1, recompute="full", offload=("optimizer",))
+    own = job(batch=16, zero=0, recompute="full", offload=("optimizer",))
     one = machine(1)
     memory = peak_memory(own, DENSE, one.network.fabric, 80e9)
     held = reserved(own, DENSE, one.network.fabric, memory)
     assert held is not None
     small = replace(one, gpu=replace(one.gpu, hbm_bytes=held.reserved + held.system))
-    axes = {"tensor": (1,), "pipeline": (1,), "context": (1,), "recompute": ("full",), "zero": (1,)}
+    axes = {"tensor": (1,), "pipeline": (1,), "context": (1,), "recompute": ("full",), "zero": (0,)}
     found = search(own, DENSE, small, Space({**axes, "micro_batch": (1,)}), top=1, steps=0)
     assert found.best[0].setting["offload"] == ("optimizer",)
+    plain = job(batch=16, zero=0, recompute="full")
+    tensors = peak_memory(plain, DENSE, one.network.fabric, 80e9).total
+    tight = replace(one, gpu=replace(one.gpu, hbm_bytes=1.001 * tensors))
     with pytest.raises(PlanError, match="PyTorch's allocator has no room for the holes between them"):
-        search(own, DENSE, small, Space({**axes, "micro_batch": (1,), "offload": ((),)}))
+        search(own, DENSE, tight, Space({**axes, "micro_batch": (1,), "offload": ((),)}))
 
 
 def test_what_one_recomputation_refuses_the_others_do_not() -> None:
@@ -182,9 +185,9 @@ def test_a_search_from_the_command_line(tmp_path: Path) -> None:
         stages = f"--pipeline-model-parallel-size {one['layout']['pipeline']}\n"
         assert stages in run("--export", "megatron", "--rank", str(one["rank"]))
     assert best[0]["layout"]["pipeline"] != best[1]["layout"]["pipeline"]
-    none = CliRunner().invoke(app, [*asked, "--export", "study", "--rank", "3"])
+    none = CliRunner().invoke(app, [*asked, "--export", "study", "--rank", "99"])
     assert none.exit_code == 2
-    assert "--rank: there is no layout 3; 2 are listed, and --top or --front lists more" in none.output
+    assert "--rank: there is no layout 99; 3 are listed, and --top or --front lists more" in none.output
     whole = run("--export", "study")
     assert json.loads(run("--export", "study", "--json")) == json.loads(first) | {"export": whole}
     from railwright.spec import load_study_text
