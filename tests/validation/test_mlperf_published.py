@@ -1,14 +1,16 @@
-"""MLPerf Training's language models beside predictions: 3.0 to 5.1, NeMo on NVIDIA's GPUs.
+"""MLPerf Training's language models beside predictions: 4.0 to 5.1, NeMo on NVIDIA's GPUs.
 
-mlcommons/training_results_v3.0 to v5.1: steps that the results' logs say (measure/data/training.csv and
+mlcommons/training_results_v4.0 to v5.1: steps that the results' logs say (measure/data/training.csv and
 training_read.csv), layouts that the submissions' configurations say (measure/data/mlperf_configurations.csv).
 What docs/training/calibration.md says of them is held here.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
+import csv
+import re
 from functools import cache
+from pathlib import Path
 from statistics import mean, pstdev
 
 import pytest
@@ -24,17 +26,19 @@ from railwright.training.memory import GIB, SYSTEM, peak_memory
 RECORDS = {r["id"]: r for r in records() if r["id"].startswith("mlperf-") and configuration_of(r)}
 READ = {i: r for i, r in RECORDS.items() if r["quality"] == "R"}
 
+LISTED = Path(__file__).parents[2] / "tools" / "carry_mlperf_runs.txt"
+
 ERRORS = {
     "mlperf-llama2-70b-H100": (28, 0.05),
-    "mlperf-llama2-70b-H200": (16, 0.042),
-    "mlperf-llama2-70b-B200": (9, 0.085),
-    "mlperf-llama2-70b-GB200": (4, 0.085),
-    "mlperf-llama2-70b-L40S": (2, 0.10),
-    "mlperf-gpt3-175b-H100": (7, 0.055),
+    "mlperf-llama2-70b-H200": (16, 0.048),
+    "mlperf-llama2-70b-B200": (9, 0.06),
+    "mlperf-llama2-70b-GB200": (4, 0.03),
+    "mlperf-llama2-70b-L40S": (2, 0.09),
+    "mlperf-gpt3-175b-H100": (7, 0.056),
     "mlperf-gpt3-175b-B200": (1, 0.055),
-    "mlperf-llama3.1-405b-GB200": (7, 0.06),
+    "mlperf-llama3.1-405b-GB200": (7, 0.068),
     "mlperf-llama3.1-405b-H200": (2, 0.01),
-    "mlperf-llama3.1-405b-B200": (2, 0.045),
+    "mlperf-llama3.1-405b-B200": (2, 0.035),
 }
 """Family -> predicted steps, and their mean error at most, with the factors as they are."""
 
@@ -79,6 +83,17 @@ def test_every_configuration_is_of_a_record() -> None:
     assert len(READ) == 80
 
 
+@pytest.mark.skipif(not LISTED.exists(), reason="tools/ is not in this distribution")
+def test_every_configuration_is_of_a_listed_run_and_names_its_file() -> None:
+    """carry_mlperf_runs.txt lists round, system and configuration; the table has them in its order."""
+    data = LISTED.parents[1] / "src/railwright/measure/data/mlperf_configurations.csv"
+    rows = list(csv.DictReader(data.read_text(encoding="utf-8").splitlines()))
+    lines = [line.split() for line in LISTED.read_text(encoding="utf-8").splitlines() if line[:1] == " "]
+    for one, (system, file, *_) in zip(rows, lines, strict=True):
+        assert one["source"] == ("its logs" if file == "-" else file)
+        assert one["id"].endswith("-" + re.sub(r"[ _.+]", "-", system).lower())
+
+
 @pytest.mark.parametrize("family", ERRORS)
 def test_families_are_as_far_off_as_documented(family: str) -> None:
     errors = []
@@ -100,17 +115,31 @@ def test_batches_are_whole_microbatches_of_every_replica() -> None:
         assert job.global_batch % (replicas * job.micro_batch) == 0, record["id"]
 
 
-def test_one_job_takes_other_times_on_other_vendors_servers() -> None:
-    """LoRA of Llama 2 70B on 8 H100 by ten submitters with the same configuration, NeMo 24.04: 3.71 to
-    4.16 s, 4 % about their mean.  That is what no model of the job can know."""
-    same = defaultdict(list)
+def on_8_h100(overlap: bool) -> list[Row]:
+    """LoRA of Llama 2 70B on NeMo 24.04, by whether tensor parallelism is hidden."""
+    found = []
     for i, record in READ.items():
-        if record["gpu"] == "H100" and record["gpus"] == "8":
-            same[record["software"]].append(row(i))
-    oldest = [one.measured for one in same["NeMo 24.04 (MLPerf 4.0)"]]
-    assert (len(oldest), min(oldest), max(oldest)) == (10, 3.71441, 4.16185)
-    assert pstdev(oldest) / mean(oldest) == pytest.approx(0.037, abs=0.003)
-    assert len({one.predicted for one in same["NeMo 24.04 (MLPerf 4.0)"]}) == 1
+        if (record["gpu"], record["gpus"], record["software"]) == ("H100", "8", "NeMo 24.04 (MLPerf 4.0)"):
+            found += [row(i)] if (configuration_of(record).get("tp_overlap") != "no") == overlap else []
+    assert len({one.predicted for one in found}) == 1
+    return found
+
+
+def test_one_job_takes_other_times_on_other_vendors_servers() -> None:
+    """Seven submitters ran one configuration: 3.71 to 4.06 s, 2.5 % about their mean.  That is what no model
+    of the job can know."""
+    same = [one.measured for one in on_8_h100(overlap=True)]
+    assert (len(same), min(same), max(same)) == (7, 3.71441, 4.06212)
+    assert pstdev(same) / mean(same) == pytest.approx(0.025, abs=0.002)
+
+
+def test_tensor_parallelism_that_is_not_hidden_costs_as_measured_within_5_points() -> None:
+    """Three ran the same without TP_COMM_OVERLAP, 6 % longer; predicted are 11."""
+    hidden, shown = on_8_h100(overlap=True), on_8_h100(overlap=False)
+    assert len(shown) == 3
+    measured = mean(one.measured for one in shown) / mean(one.measured for one in hidden) - 1
+    assert measured == pytest.approx(0.062, abs=0.002)
+    assert shown[0].predicted / hidden[0].predicted - 1 == pytest.approx(measured, abs=0.05)
 
 
 def test_graphs_of_whole_layers_gain_as_measured() -> None:
@@ -123,19 +152,27 @@ def test_graphs_of_whole_layers_gain_as_measured() -> None:
 
 
 @pytest.mark.parametrize(
-    ("small", "large", "growth"),
+    ("small", "large", "growth", "off"),
     [
-        ("oracle-64xbm-gpu-h100", "oracle-512xbm-gpu-h100", 0.006),
-        ("nvidia-eos-n8-ngc24-09", "nvidia-eos-n128-ngc24-09", 0.007),
-        ("nvidia-eos-n8-ngc24-04", "nvidia-eos-n128-ngc24-04", 0.059),
-        ("nvidia-tyche-ngpu256", "nvidia-tyche-ngpu512", 0.017),
-        ("carina-ngpu1024", "carina-ngpu1536", 0.007),
+        ("oracle-64xbm-gpu-h100", "oracle-512xbm-gpu-h100", 0.006, 0.002),
+        ("nvidia-eos-n8-ngc24-09", "nvidia-eos-n128-ngc24-09", 0.007, 0.002),
+        ("nvidia-eos-n8-ngc24-04", "nvidia-eos-n128-ngc24-04", 0.059, 0.06),
+        ("nvidia-tyche-ngpu256", "nvidia-tyche-ngpu512", 0.017, 0.02),
+        ("carina-ngpu1024", "carina-ngpu1536", 0.007, 0.01),
     ],
 )
-def test_growth_at_the_same_batch_of_each_replica(small: str, large: str, growth: float) -> None:
+def test_growth_at_the_same_batch_of_each_replica(small: str, large: str, growth: float, off: float) -> None:
     (few,), (many,) = steps(small), steps(large)
     assert many.measured / few.measured - 1 == pytest.approx(growth, abs=0.002)
-    assert many.predicted / few.predicted - 1 == pytest.approx(growth, abs=0.05)
+    assert many.predicted / few.predicted - 1 == pytest.approx(growth, abs=off)
+
+
+@pytest.mark.parametrize(("alone", "together"), [("oracle-1xbm-gpu-b200", "oracle-8xbm-gpu-b200")])
+def test_eight_ranks_that_swap_heads_for_tokens_gain_as_measured(alone: str, together: str) -> None:
+    """LoRA at the same batch on 8 B200 without context parallelism, and on 64 with all-to-alls of 8."""
+    (few,), (many,) = steps(alone), steps(together)
+    assert few.measured / many.measured == pytest.approx(5.97, abs=0.01)
+    assert few.predicted / many.predicted == pytest.approx(few.measured / many.measured, rel=0.1)
 
 
 def test_405b_keeps_its_error_from_256_to_2496_gpus() -> None:
@@ -162,7 +199,7 @@ def test_tensors_of_the_first_stage_take_what_its_rank_logged(system: str) -> No
 
 def test_memory_is_as_far_off_as_documented() -> None:
     errors = [memory_error(system) for system in ALLOCATED]
-    assert mean(map(abs, errors)) == pytest.approx(0.033, abs=0.003)
+    assert mean(map(abs, errors)) == pytest.approx(0.027, abs=0.003)
 
 
 def test_what_configurations_say() -> None:
@@ -170,8 +207,11 @@ def test_what_configurations_say() -> None:
     assert (large.micro_batch, large.layout.virtual_pipeline, large.layout.ends_as_layers) == (1, 8, "both")
     assert (large.amax_over, large.overlap.tp, "loss" in large.unfused) == ("tensor", True, False)
     small = job_of(RECORDS["mlperf-v4-1-llama2-70b-lora-nvidia-eos-n8-ngc24-09-nemo"])
-    assert (small.cuda_graphs, small.amax_over, small.layout.context) == (("attention", "mlp"), "none", 2)
+    assert (small.cuda_graphs, small.amax_over, small.layout.context) == (("attention", "mlp"), "tensor", 2)
     assert small.unfused == ("loss",)
+    assert small.layout.context_kind == "ring"
+    later = job_of(RECORDS["mlperf-v5-0-llama2-70b-lora-oracle-8xbm-gpu-b200-8"])
+    assert (later.amax_over, later.layout.context, later.layout.context_kind) == ("stage", 8, "all-to-all")
     alone = job_of(RECORDS["mlperf-v4-1-llama2-70b-lora-dell-xe9640x4h100-sxm-80gb"])
     assert not alone.overlap.tp
 

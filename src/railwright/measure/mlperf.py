@@ -21,13 +21,16 @@ def configuration_of(record: Mapping[str, str]) -> Mapping[str, str]:
 
     mbs to dtype  columns of a record that its table leaves out
     graphs        what is launched as CUDA graphs (`TrainingJob.cuda_graphs`): LAYER_CUDA_GRAPH and
-                  MCORE_CUDA_GRAPH layers, FULL_CUDA_GRAPH the step
-    amax          FP8_REDUCE_AMAX, and TP_ONLY_AMAX_RED where a release has it (`TrainingJob.amax_over`)
+                  MCORE_CUDA_GRAPH layers, FULL_CUDA_GRAPH and the latter over a full iteration the step
+    amax          ranks that agree on fp8 maxima (`TrainingJob.amax_over`), by the revision of Megatron-LM and
+                  by TP_ONLY_AMAX_RED where a script passes it on; nothing reads FP8_REDUCE_AMAX
     ends          ASYM_PP_EMBED and ASYM_PP_LOSS (`Layout.ends_as_layers`)
     tp_overlap    'no': TP_COMM_OVERLAP is off
     eager_loss    CROSS_ENTROPY_LOSS_FUSION, and what adapters' scripts leave at its default, off
     te_ops        'yes': layers are sequences of Transformer Engine's fused operations (USE_TE_OPS)
-    Source: mlcommons/training_results_v3.0 to v5.1, <submitter>/benchmarks/<benchmark>/…/<source>, with the
-    files it takes from beside it.  FP8_DPA (attention in fp8) and VBOOST_VALUE are not modelled.
+    context_kind  CP_COMM_TYPE (`Layout.context_kind`), where it is not a ring
+    Source: mlcommons/training_results_v4.0 to v5.1, what a system's log prints of its configuration, else
+    <submitter>/benchmarks/<benchmark>/…/<source>, with the files it takes from beside it
+    (tools/carry_mlperf.py).  FP8_DPA (attention in fp8) and VBOOST_VALUE are not modelled.
     """
     return configurations().get(record["id"], {})

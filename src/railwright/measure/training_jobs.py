@@ -133,7 +133,10 @@ def _maxima(record: Mapping[str, str]) -> Literal["stage", "tensor", "none"] | N
 
 
 def _context_kind(record: Mapping[str, str]) -> ContextKind:
-    """SimuMax, docs/b200/b200_real_repro_guide.md, section 7: cp_comm_type a2a; Megatron's own is p2p."""
+    """What a configuration says; SimuMax, docs/b200/b200_real_repro_guide.md, section 7: cp_comm_type a2a;
+    Megatron's own is p2p."""
+    if "context_kind" in record:
+        return record["context_kind"]  # type: ignore[return-value]
     asked = record["family"].startswith("simumax") and _number(record, "cp") > 1
     return "all-to-all" if asked else "ring"
 

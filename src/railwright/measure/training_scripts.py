@@ -8,6 +8,7 @@ from railwright.measure.mlperf import configuration_of
 from railwright.spec.training import Graph
 
 SCRIPTS: dict[tuple[str, str], dict[str, str]] = {
+    ("mlperf-gpt3-175b-NVIDIA-H100", "NVIDIA NeMo Framework"): {"mbs": "1", "vpp": "12", "eager_loss": "yes"},
     ("mlperf-gpt3-175b-NVIDIA-H100", "NVIDIA NeMo Framework Release 23.09"): {"mbs": "1", "vpp": "12"},
     ("dgxc-deepseek-v3-GB200", "NeMo 25.04.01"): {
         "recompute": "selective",
@@ -18,8 +19,9 @@ SCRIPTS: dict[tuple[str, str], dict[str, str]] = {
     ("dgxc-gpt3-175b-H100", "PaXML 24.03.04 (JAX)"): {"fsdp": "128"},
 }
 """By family and software.
-Sources: mlcommons/training_results_v3.1, NVIDIA gpt3 pytorch, config_DGXH100_*_mbs1.sh (every size logged)
-and conf/custom.yaml (virtual_pipeline_model_parallel_size 12); dgxc-benchmarking at v25.05,
+Sources: mlcommons/training_results_v3.0, NVIDIA gpt3 pytorch, config_DGXH100_*_mbs1.sh and config_common.sh,
+no cross_entropy_loss_fusion in conf; training_results_v3.1, the same (every size logged) and conf/custom.yaml
+(virtual_pipeline_model_parallel_size 12); dgxc-benchmarking at v25.05,
 deepseek_v3/pretraining/launch.sh: "--recompute_modules core_attn" on GB200, and NeMo at the commit pinned
 there (7a8f1cc7), scripts/performance/llm/pretrain_deepseek_v3.py: MegatronTokenDropCallback, 64 layers dealt
 to the stages, collections/llm/gpt/model/deepseek.py: apply_rope_fusion = False; paxml/configure.sh of that
