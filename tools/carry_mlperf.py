@@ -88,7 +88,8 @@ def runs(text: str) -> Iterator[Run]:
             continue
         path = "" if words[1] == "-" else f"{head[1]}/{folder.format(words[0])}/{words[1]}"
         given = dict(word.split("=") for word in words[2:])
-        yield Run(*head[:5], int(head[5]), words[0], path, code, given)
+        of_round, submitter, benchmark, gpu, release, nic = head
+        yield Run(of_round, submitter, benchmark, gpu, release, int(nic), words[0], path, code, given)
 
 
 @dataclass(frozen=True)
