@@ -92,7 +92,10 @@ IMPOSSIBLE = [
     ("    nics_per_tray: 3\n", "9:20: cluster.compute.nics_per_tray: nics_per_tray 3 does not divide"),
     ("    expand_directors: true\n", "9:23: cluster.compute.expand_directors: 'qm9700' is no director"),
     ("  faults:\n  - element: leaf-01\n  - element: leaf-99\n", "11:5: cluster.faults.1: fault 'leaf-99'"),
-    ("  faults:\n  - element: server-01\n", "10:3: cluster.faults: server-01/gpu-0 and 7 more cannot join"),
+    (
+        "  faults:\n" + "".join(f"  - element: server-0{n}\n" for n in (1, 2, 3, 4)),
+        "10:3: cluster.faults: server-01/gpu-0 and 31 more cannot join",
+    ),
     ("nccl:\n  sharp: true\n", "10:10: nccl.sharp: nccl.sharp asks for in-network reduction"),
 ]
 

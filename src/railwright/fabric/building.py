@@ -10,7 +10,7 @@ from railwright.catalog.parts import Catalog, Server
 from railwright.errors import PlanError, nearest
 from railwright.fabric import dual_plane, fat_tree, rack_rails, rail_only, rail_optimised, single_switch
 from railwright.fabric.director import expand_directors
-from railwright.fabric.faults import apply_faults
+from railwright.fabric.faults import with_study_faults
 from railwright.fabric.graph import Fabric
 from railwright.fabric.plan import Order, Plan
 from railwright.fabric.wiring import wire
@@ -42,7 +42,7 @@ def build(cluster: Cluster, catalog: Catalog) -> Fabric:
     except PlanError as refusal:
         raise refusal.within("cluster.compute") from None
     try:
-        return apply_faults(sound, cluster.faults)
+        return with_study_faults(sound, cluster.faults)
     except PlanError as refusal:
         raise refusal.within("cluster") from None
 

@@ -16,6 +16,10 @@ from railwright.errors import PlanError
 from railwright.fabric.graph import Fabric, Floats, Ints, Kind, Role, server_name
 from railwright.fabric.names import find_devices
 from railwright.spec.study import Fault
+from railwright.units import number
+
+INSTEAD = "mend it, or name other servers in `servers` (which counts from 0)"
+"""What the user of a job can do that takes a server that cannot join."""
 
 
 def apply_faults(fabric: Fabric, faults: Sequence[Fault], left_out: Sequence[int] = ()) -> Fabric:
@@ -42,6 +46,52 @@ def apply_faults(fabric: Fabric, faults: Sequence[Fault], left_out: Sequence[int
     return _move_gpus(replace(broken, notes=(*fabric.notes, *notes)), left_out)
 
 
+def with_study_faults(fabric: Fabric, faults: Sequence[Fault]) -> Fabric:
+    """The fabric after the faults of a study, with the servers that cannot join any more in `lost`.
+
+    Raises PlanError as `apply_faults` does, of servers only where none can join.
+    """
+    lost = lost_servers(fabric, faults)
+    if not lost or len(lost) == fabric.num_servers:
+        return apply_faults(fabric, faults)
+    broken = apply_faults(fabric, faults, lost)
+    note = f"{_named(lost)} cannot join, {_why_lost(broken, lost[0])}: what would take it is refused"
+    return replace(broken, lost=tuple(lost), notes=(*broken.notes, note))
+
+
+def check_joins(fabric: Fabric, gpus: Ints, who: str, instead: str) -> None:
+    """Refuse GPUs of servers that cannot join (PlanError).
+
+    who      what takes the GPUs
+    instead  what its user can do
+    """
+    if not fabric.lost:
+        return
+    taken = np.intersect1d(fabric.server[gpus], fabric.lost).tolist()
+    if taken:
+        raise PlanError(
+            f"{who}: {_named(taken)} cannot join, {_why_lost(fabric, taken[0])} (cluster.faults); {instead}."
+        )
+
+
+def _named(servers: Sequence[int]) -> str:
+    """The first of some servers, and how many others."""
+    more = f" and {number(len(servers) - 1, 'more server')}" if len(servers) > 1 else ""
+    return server_name(servers[0]) + more
+
+
+def _why_lost(fabric: Fabric, server: int) -> str:
+    silent = _dead_gpus(fabric)
+    dead = silent[fabric.server[silent] == server]
+    if len(dead):
+        return f"where every link of {_gpus(fabric, dead.tolist())} has failed"
+    return "where no NIC has a live way to a leaf"
+
+
+def _gpus(fabric: Fabric, gpus: Sequence[int]) -> str:
+    return fabric.device_name(gpus[0]) + (f" and {len(gpus) - 1} more" if len(gpus) > 1 else "")
+
+
 def lost_servers(fabric: Fabric, faults: Sequence[Fault]) -> list[int]:
     """Servers (from 0) that cannot join once the faults have struck: no live NIC, or a GPU without a link.
 
@@ -66,11 +116,11 @@ def live_nics(fabric: Fabric) -> NDArray[np.bool_]:
 def _after(fabric: Fabric, faults: Sequence[Fault]) -> Floats:
     """(L,) capacity that the faults leave."""
     capacity = fabric.capacity.copy()
-    for number, fault in enumerate(faults):
+    for place, fault in enumerate(faults):
         try:
             cables, left = _cables_of(fabric, fault), _left(fault)
         except PlanError as refusal:
-            raise refusal.within(f"faults.{number}") from None
+            raise refusal.within(f"faults.{place}") from None
         links = np.concatenate([2 * cables, 2 * cables + 1])
         capacity[links] = np.minimum(capacity[links], left)
     return capacity
@@ -142,10 +192,10 @@ def _move_gpus(fabric: Fabric, left_out: Sequence[int]) -> Fabric:
         turn = (start + np.arange(len(gpus))) % len(live)
         nic_of_gpu[gpus] = nics[server * per_server + live[turn]]
     moved = np.unique(fabric.server[stranded])
-    lost = int(np.count_nonzero(~alive))
+    dead = nics[~alive & ~np.isin(fabric.server[nics], left_out)]
     notes.append(
         f"{len(stranded)} GPU(s) on {len(moved)} server(s) send through another NIC of their server, because "
-        f"{lost} NIC(s) have no live way to a leaf (first: {fabric.device_name(int(nics[np.argmin(alive)]))})"
+        f"{len(dead)} NIC(s) have no live way to a leaf (first: {fabric.device_name(int(dead[0]))})"
     )
     return _with_lanes(replace(fabric, nic_of_gpu=nic_of_gpu, notes=(*fabric.notes, *notes)), stranded)
 
@@ -162,10 +212,9 @@ def _check_gpus(fabric: Fabric, stays: NDArray[np.bool_]) -> None:
     """Refuse a fabric with a GPU of the job that cannot send at all."""
     silent = _dead_gpus(fabric)
     if dead := silent[stays[silent]].tolist():
-        names = fabric.device_name(dead[0]) + (f" and {len(dead) - 1} more" if len(dead) > 1 else "")
         raise PlanError(
-            f"{names} cannot join: every link of it has failed; each GPU of the cluster needs one, whether "
-            "a job takes it or not, so plan without that server",
+            f"{_gpus(fabric, dead)} cannot join: every link of it has failed; mend one, or plan without that "
+            "server",
             "faults",
         )
 

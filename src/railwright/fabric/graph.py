@@ -72,6 +72,7 @@ class Fabric:
     directors  chassis whose modules stand in the graph one by one, as its two upper tiers; 0: none do
     scale_up   what joins the GPUs of a server, and so the name of that device: 'nvswitch', 'xgmi', or 'pcie'
                (the host's PCIe complex) where they have no scale-up network
+    lost      servers that cannot join after faults: what takes a GPU of them is refused
     """
 
     name: str
@@ -97,6 +98,7 @@ class Fabric:
     breakout: int = 1
     directors: int = 0
     scale_up: str = "nvswitch"
+    lost: tuple[int, ...] = ()
 
     @property
     def num_devices(self) -> int:

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from railwright.errors import PlanError
+from railwright.fabric.faults import check_joins
 from railwright.fabric.graph import Fabric, Kind, Role
 from railwright.network.latency import link_delay
 from railwright.network.routes import Routes as Routes
@@ -297,6 +298,8 @@ def _no_way(fabric: Fabric, traffic: Traffic, flow: int, nic_out: int, nic_in: i
 
 def _refuse(fabric: Fabric, traffic: Traffic, flow: int, reason: str) -> None:
     src, dst = fabric.device_name(int(traffic.src[flow])), fabric.device_name(int(traffic.dst[flow]))
+    ends = np.array([traffic.src[flow], traffic.dst[flow]], np.int32)
+    check_joins(fabric, ends, f"{src} to {dst}", "mend it, or ask of a cluster without it")
     raise PlanError(f"{src} cannot reach {dst}: {reason}.")
 
 

@@ -9,9 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+import numpy as np
+
 from railwright.errors import PlanError
 from railwright.export.hierarchy import gpus_per_host, hierarchy, hosts_of
 from railwright.export.sheet import Sheet
+from railwright.fabric.faults import check_joins
 
 Policy = Literal["any", "pack", "tree", "block", "rails"]
 POLICIES: dict[Policy, str] = {
@@ -54,7 +57,12 @@ class Site:
 
 
 def site_of(sheet: Sheet) -> Site:
-    """The cluster as schedulers see it (`export.hierarchy`); racks of one scale-up domain are units."""
+    """The cluster as schedulers see it (`export.hierarchy`); racks of one scale-up domain are units.
+
+    Raises PlanError where a server cannot join: jobs are put on all of them.
+    """
+    gpus = np.arange(sheet.fabric.num_gpus, dtype=np.int32)
+    check_joins(sheet.fabric, gpus, "the queue", "mend it, or ask of a cluster without it")
     tree, hosts = hierarchy(sheet), hosts_of(sheet)
     names = [name for own in hosts for name in own]
     if len(hosts[0]) > 1:  # a rack-scale domain: what its trays share is NVLink, narrower than any switch

@@ -87,7 +87,7 @@ def goodput(
     # A rack-scale server is several of the nodes that fail and are swapped one by one.
     nodes_each = held.nodes / held.servers
     enough = math.ceil(wanted[0].replayed / nodes_each)
-    beyond = study.cluster.servers - held.servers
+    beyond = study.cluster.servers - held.servers - len(machine.network.fabric.lost)
     kept = asked.spares if asked.spares is not None else beyond or enough
     mending = Mending(constant("repair_mean").value, recovery.hardware - recovery.detect, kept)
     by_name, spines = {p.name: p for p in parts}, study.cluster.compute.spare_spines
@@ -118,7 +118,7 @@ def goodput(
         target=(asked.target, closed.longest_recovery(figures, asked.target)),
         network=found, tornado=swings, lemons=worst_tenth(held.nodes, out_rate),
         contradictions=contradictions(held.gpus, asked.rates),
-        notes=_notes(asked, study, machine.gpu.name, saved, wanted, (kept, enough)),
+        notes=_notes(asked, study, machine.gpu.name, saved, wanted, (kept, enough), beyond),
     )  # fmt: skip
     return replace(result, answer=answer(result))
 
@@ -321,7 +321,7 @@ def _forecast(
 
 def _notes(
     asked: Reliability, study: Study, gpu: str, saved: CheckpointTimes, wanted: Sequence[Spares],
-    spare: tuple[int, int],
+    spare: tuple[int, int], beyond: int,
 ) -> tuple[str, ...]:  # fmt: skip
     notes = []
     if study.reliability is None:
@@ -371,7 +371,7 @@ def _notes(
     kept, enough = spare
     if kept < enough:
         notes.append(f"Spare servers: {kept}, fewer than the {enough} that 99 % of the time ask for.")
-    elif asked.spares is None and kept == enough:
+    elif asked.spares is None and not beyond:
         notes.append(f"Spare servers: {kept}, assumed beside the study's cluster, which has none to spare.")
     notes.append(
         f"Spare nodes: independent failures would ask for {low.independent} at 99 %, the replayed trace for "

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from railwright.collectives.machine import Machine
 from railwright.errors import PlanError
+from railwright.fabric.faults import INSTEAD, check_joins
 from railwright.fabric.names import numbered
 from railwright.model.architecture import Transformer
 from railwright.network.paths import find_routes
@@ -30,7 +31,8 @@ def places(job: ServingJob, machine: Machine) -> tuple[tuple[Ints, ...], tuple[I
     """GPUs (G,) of each prefill replica, and of each other one; packed, prefill first.
 
     A replica that fits in a server does not cross its edge, and a larger one begins at a server.
-    Raises PlanError where the job's servers, or the cluster's, have too few GPUs.
+    Raises PlanError where the job's servers, or the cluster's, have too few GPUs, or it takes one that cannot
+    join.
     """
     fabric, per_server = machine.network.fabric, machine.server.gpus
     servers = list(job.servers) if job.servers is not None else list(range(fabric.num_servers))
@@ -57,6 +59,7 @@ def places(job: ServingJob, machine: Machine) -> tuple[tuple[Ints, ...], tuple[I
             f"there are {len(gpus)} on its {len(servers)} servers; take fewer replicas, a smaller layout or "
             "more servers."
         )
+    check_joins(fabric, np.concatenate(found), job.name, INSTEAD)
     return tuple(found[:num_prefill]), tuple(found[num_prefill:])
 
 

@@ -21,6 +21,7 @@ from railwright.collectives.prediction import Op
 from railwright.compute import kernel_time
 from railwright.compute.limited import of_power
 from railwright.errors import PlanError
+from railwright.fabric.faults import check_joins
 from railwright.fabric.graph import Fabric
 from railwright.model.architecture import Operator
 from railwright.model.dlrm import Part, Recommender
@@ -137,6 +138,7 @@ def _shardings(job: RecommendationJob, model: Recommender, machine: Machine) -> 
     fabric = machine.network.fabric
     gpus, per_server = gpus_of(job, fabric)
     _check(job, gpus, fabric.num_gpus, per_server)
+    check_joins(fabric, np.arange(gpus, dtype=np.int32), job.name, "mend it, or end before it with `gpus`")
     job_peak(machine.gpu, job.dtype, DTYPES)
     room = _room(job, model, gpus, machine.gpu.hbm_bytes)
     found, refused = [], []

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from railwright.errors import PlanError
+from railwright.fabric.faults import INSTEAD, check_joins
 from railwright.fabric.graph import Fabric
 from railwright.spec.training import TrainingJob
 from railwright.traffic.demand import Communicator
@@ -125,7 +126,8 @@ _MOST_PLACED = 256
 def place(job: TrainingJob, fabric: Fabric) -> Groups:
     """Put every rank of a job on a GPU and name its groups; jobs placed alike share them.
 
-    Raises PlanError where the placement asked for is impossible on this fabric.
+    Raises PlanError where the placement asked for is impossible on this fabric, or takes a server that
+    cannot join.
     """
     sizes = Sizes.of(job, fabric)
     used = domain_of(job, fabric)
@@ -137,6 +139,7 @@ def place(job: TrainingJob, fabric: Fabric) -> Groups:
         order, notes = PLACEMENTS[job.layout.placement](job, fabric, sizes)
         gpus = allocated(job, fabric)
         grid = gpus[order].reshape(sizes.pipeline, sizes.replicas, sizes.tensor)
+        check_joins(fabric, grid.reshape(-1), job.name, INSTEAD)
         known[key] = Groups(grid.astype(np.int32), fabric.server[: fabric.num_gpus], sizes, notes)
     return known[key]
 
