@@ -153,6 +153,38 @@ def test_the_warning_names_the_factors_that_make_up_a_launch():
     assert module == pytest.approx(36 * factor * cpu, rel=0.01)
 
 
+GRACE = HEAD % (4, "gb200-nvl72", "fat-tree") + (
+    "jobs:\n- {name: moe, model: qwen3-30b-a3b, gpus: 64, gpus_per_server: 64, tokens: 1e9, sequence: 4096, "
+    "global_batch: 512, layout: {expert: 8, recompute: %s}%s}\n"
+)
+
+
+def told_of_launches(study: str) -> tuple[str, float]:
+    result = rw.run(load_study_text(study), what_if=False)
+    (warning,) = (text for text in result.warnings if "without launches by the host" in text)
+    step = result.variants[0].jobs[0].step
+    assert step is not None
+    return warning, step.step_time
+
+
+def test_the_warning_names_the_field_and_what_it_would_save():
+    """On a Grace host: as much as the step with it is shorter."""
+    warning, eager = told_of_launches(GRACE % ("none", ""))
+    _, graphed = told_of_launches(GRACE % ("none", ", cuda_graphs: [attention, router]"))
+    saved = re.search(r"With `cuda_graphs: \[attention, router\]`.* would be (\d+) % shorter\.$", warning)
+    assert saved is not None
+    assert int(saved[1]) == round(100 * (1 - graphed / eager))
+    assert saved[1] != "0"
+
+
+def test_the_warning_says_what_refuses_graphs_and_names_none_where_there_are_none_to_set():
+    refused, _ = told_of_launches(GRACE % ("full", ""))
+    assert "refuse graphs of parts of a layer beside recomputation of whole layers." in refused
+    for more in (", cuda_graphs: [attention, router]", ", software: fsdp-2023"):
+        warning, _ = told_of_launches(GRACE % ("none", more))
+        assert "cuda_graphs" not in warning
+
+
 def test_no_thing_is_worth_more_than_its_part_of_the_critical_path(told):
     """A chain keeps its length without the rest: what frees a thing takes its part off the path at most, and
     communication what it slowed compute by and what launched it."""

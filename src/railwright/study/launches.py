@@ -6,7 +6,8 @@ from dataclasses import replace
 
 from railwright.catalog.parts import Gpu
 from railwright.collectives import Machine
-from railwright.spec.training import TrainingJob
+from railwright.spec.training import Graph, TrainingJob
+from railwright.study.bottleneck import SHOWN
 from railwright.study.evaluate import architecture
 from railwright.study.result import JobResult
 from railwright.study.words import share
@@ -14,8 +15,11 @@ from railwright.training.constants import Constant, known
 from railwright.training.eras import era_of, pace_alone
 from railwright.training.host import Launcher, cpu_factor
 from railwright.training.result import StepResult
-from railwright.training.whatif import FREE_LAUNCHES, QUESTIONS, what_ifs
+from railwright.training.whatif import FREE_LAUNCHES, QUESTIONS, Case, what_ifs
 from railwright.units import show_time
+
+LAYER_PARTS: tuple[Graph, ...] = ("attention", "mixer", "mlp", "router")
+"""All that `cuda_graphs` may name of a layer; `step` is not of one."""
 
 CALLS: dict[Launcher, tuple[tuple[str, str], ...]] = {
     "python": (
@@ -49,7 +53,34 @@ def with_launches(
     if free is None or not beyond_range(step, free):
         return job
     saved = 1 - free / step.step_time
-    return replace(job, step=replace(step, warnings=(*step.warnings, _told(saved, step, asked, machine.gpu))))
+    told = _told(saved, step, asked, machine.gpu) + graphs_worth(step, asked, machine)
+    return replace(job, step=replace(step, warnings=(*step.warnings, told)))
+
+
+def graphs_worth(step: StepResult, job: TrainingJob, machine: Machine) -> str:
+    """What CUDA graphs of parts of its layers would take off a job's step, by the field that says so, or why
+    its framework refuses them; '' where its software has none, or they are there already."""
+    # Here, not above: most runs are not bound by launches.
+    from railwright.search.export_megatron_words import graphed, ungraphed
+
+    arch = architecture(job.model)
+    if not era_of(job).graphs or "step" in job.cuda_graphs:
+        return ""
+    for parts in (LAYER_PARTS, tuple(part for part in LAYER_PARTS if part != "mlp")):
+        asked = job.model_copy(update={"cuda_graphs": parts})
+        if not (refused := ungraphed(asked, arch)):
+            break
+    named = f"cuda_graphs: [{', '.join(graphed(asked, arch))}]"
+    if refused:
+        return (
+            " What `cuda_graphs` names costs the host nothing, but Megatron-LM and NeMo refuse graphs of "
+            f"parts of a layer {refused}."
+        )
+    graphs = asked.model_copy(update={"cuda_graphs": graphed(asked, arch)})
+    rows = what_ifs(graphs, arch, machine, step.stage, [("", "", Case)])
+    if rows[0].step is None or (saved := 1 - rows[0].step.step_time / step.step_time) < SHOWN:
+        return ""
+    return f" With `{named}`, which Megatron-LM and NeMo can, the step would be {share(saved)} shorter."
 
 
 def beyond_range(step: StepResult, free: float) -> bool:

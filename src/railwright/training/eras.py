@@ -87,6 +87,8 @@ class Era:
                with one that is 'growing' (expandable_segments), or 'jax'
     lazy_kernels  whether CUDA loads a kernel when it is first called: by default with PyTorch since 1.13
     launcher   what launches a layer's kernels (`host.launch_times`)
+    graphs     whether it launches parts of a layer as CUDA graphs: NeMo since 24.04, Megatron-LM of 2025
+               (docs/training/calibration.md, *Graphs*); torchtitan has no setting
     framework  whose schedules and overlaps it has (`search.frameworks`, which knows some of them)
     pace       'h100 16-bit', or 'hopper 16-bit' for the generation's other GPUs -> factors
     """
@@ -121,6 +123,7 @@ class Era:
     allocator: Literal["segments", "growing", "jax"] = "segments"
     lazy_kernels: bool = True
     launcher: Launcher = "python"
+    graphs: bool = False
     framework: str = "megatron"
 
     def fuses_experts(self, gpu: Gpu, dtype: str) -> bool:

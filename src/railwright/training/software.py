@@ -84,6 +84,7 @@ def _besides(era: Era) -> list[str]:
         "fp8 maxima are agreed on by all of a pipeline stage": era.amax_over == "stage",
         "fp8 casts are kernels of torch.compile": era.compiled_casts,
         "YaRN's rotary positions are not fused": not era.fuses_yarn,
+        "parts of layers can be CUDA graphs (`cuda_graphs`)": era.graphs,
         f"8-bit experts on {era.fused_experts.capitalize()} are one fused MLP": bool(era.fused_experts),
         "its backward kernel keeps sums of biases' gradients in memory": era.spills_biases,
     }

@@ -377,7 +377,7 @@ QUESTIONS: tuple[Question, ...] = (
     ("One GPU 10 % slower", "its products and attention, as at a lower clock; all others wait", _one_slower),
     (
         FREE_LAUNCHES,
-        "the host takes no time to launch, as under a graph of the whole step; all else stays",
+        "the host takes no time to launch, as under `cuda_graphs: [step]`; all else stays",
         _no_launches,
     ),
     (
