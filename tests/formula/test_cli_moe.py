@@ -1,5 +1,7 @@
 """`railwright moe` and `railwright perf custom_all_reduce`: what is printed is what the room predicts."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from typer.testing import CliRunner
@@ -9,6 +11,7 @@ from railwright.cli.main import app
 from railwright.cli.moe import KERNELS, _refusals, table
 from railwright.collectives import predict, predict_dispatch
 from railwright.collectives.custom import custom_all_reduce, engine_all_reduce
+from railwright.spec import template
 from railwright.traffic.demand import Communicator
 
 
@@ -59,6 +62,42 @@ def test_groups_are_where_the_job_has_them():
     assert "nic-" in placed.output
     assert "30 group(s) of 8 GPUs on 1 node(s)" in consecutive.output
     assert "nic-" not in consecutive.output
+
+
+def test_the_header_says_whose_layer_it_is():
+    asked = ("moe", "-c", "rail-240", "--kernel", "nccl", "--tokens", "128")
+    assert "# hidden, topk, experts and groups of job 'finetune' (mixtral-8x7b)\n" in run(*asked).output
+    own = run(*asked, "--ep", "48", "--experts", "240").output
+    assert "# hidden and topk of job 'finetune' (mixtral-8x7b)\n" in own
+    whole = ("--ep", "48", "--experts", "240", "--hidden", "4096", "--topk", "2")
+    assert "of job" not in run(*asked, *whole).output
+
+
+def test_of_several_jobs_with_experts_the_first_is_taken_and_said(tmp_path):
+    text = template("rail-240").replace("mixtral-8x7b", "llama-3-8b", 1).replace("expert: 8", "expert: 1")
+    job = "  - {name: %s, model: %s, gpus: 64, tokens: 1e9, sequence: 4096, global_batch: 64, layout: {expert: 8}}\n"
+    more = job % ("first", "qwen3-30b-a3b") + job % ("second", "mixtral-8x7b")
+    (tmp_path / "s.yaml").write_text(text.replace("jobs:\n", f"jobs:\n{more}", 1))
+    done = run("moe", "-c", str(tmp_path / "s.yaml"), "--kernel", "nccl", "--tokens", "128")
+    assert "groups of job 'first' (qwen3-30b-a3b), the first of 2 with experts\n" in done.output, done.output
+    assert "8 group(s) of 8 GPUs" in done.output
+    assert "top-8 of 128 experts" in done.output
+
+
+def test_a_serving_jobs_experts_are_taken_where_no_training_job_has_any():
+    study = Path(__file__).parents[2] / "examples" / "serving-deepseek-disaggregated.yaml"
+    done = run("moe", "-c", str(study), "--kernel", "nccl")
+    assert "groups of job 'chat' (deepseek-v3)" in done.output
+    assert "1 group(s) of 16 GPUs on 2 node(s)" in done.output, "decode's; prefill's has no attention data"
+
+
+def test_a_study_without_experts_asks_for_the_layer():
+    done = run("moe", "-c", "superpod-h100", "--topk", "8")
+    assert done.exit_code == 2
+    assert "no job of 'DGX SuperPOD, 127 H100 servers' has a model with experts" in done.output
+    assert "give --hidden and --experts (DeepSeek-V3's is --hidden 7168" in done.output
+    given = ("--hidden", "7168", "--topk", "8", "--experts", "256", "--ep", "8")
+    assert run("moe", "-c", "superpod-h100", "--kernel", "nccl", *given).exit_code == 0
 
 
 @pytest.mark.parametrize(

@@ -10,12 +10,16 @@ import typer
 
 from railwright.cli.studies import open_study
 from railwright.errors import PlanError, RailwrightError, nearest
+from railwright.units import listed
 
 if TYPE_CHECKING:
+    from railwright.collectives import Machine
     from railwright.collectives.moe import MoePrediction
     from railwright.collectives.moe_kernels import Stage
+    from railwright.spec.serving import ServingJob
     from railwright.spec.study import Study
     from railwright.spec.training import TrainingJob
+    from railwright.traffic.demand import Communicator
 
 KERNELS = ("nccl", "deepep", "deepep-low-latency", "deepep-low-latency-rdma")
 TOKENS = (128, 4096)
@@ -51,16 +55,15 @@ def moe(
 ) -> None:
     """Predict dispatch and combine of a mixture-of-experts layer.
 
-    In groups that run at the same time: those of the study's first job with experts, with --ep consecutive
-    GPUs of the whole study.  Widths and experts that are not given are that job's too; without one it is
-    DeepSeek-V3's layer over all GPUs.
+    In groups that run at the same time: those of the study's first job with experts, training before serving,
+    or all GPUs where that exchanges no tokens; with --ep consecutive GPUs of the whole study.  Widths and
+    experts that are not given are that job's too.
     """
     kernels = [_kernel(name) for name in kernel or KERNELS]
     study = open_study(cluster)
-    layer = _layer_of(study)
-    hidden = layer.hidden if hidden is None else hidden
-    topk = layer.topk if topk is None else topk
-    experts = layer.experts if experts is None else experts
+    asked = {"hidden": hidden, "topk": topk, "experts": experts}
+    source, layer = _layer_of(study, asked)
+    hidden, topk, experts = layer["hidden"], layer["topk"], layer["experts"]
 
     import numpy as np
 
@@ -68,13 +71,12 @@ def moe(
     from railwright.collectives import predict_dispatch
     from railwright.study.evaluate import Workshop
     from railwright.traffic.demand import Communicator
-    from railwright.training.placement import place
 
     machine = Workshop.of(study).machine(study)
     world = machine.network.fabric.num_gpus
-    if ep is None and layer.job is not None:
-        groups = place(layer.job, machine.network.fabric).of("ep")
-    else:
+    groups = _groups_of(source.job, machine) if ep is None and source is not None else ()
+    taken = [name for name, given in asked.items() if given is None] + ["groups"] * bool(groups)
+    if not groups:
         size = world if ep is None else ep
         if size < 1 or world % size:
             raise RailwrightError(
@@ -110,6 +112,8 @@ def moe(
     typer.echo(f"# railwright {__version__}: MoE dispatch and combine predicted on {study.name}")
     each = len(groups[0])
     typer.echo(f"# {len(groups)} group(s) of {each} GPUs on {nodes} node(s) at once; all tokens are per GPU")
+    if source is not None and taken:
+        typer.echo(f"# {listed(taken)} of {source.words()}")
     typer.echo(
         f"# hidden {hidden}, top-{topk} of {experts} experts, {_format(dispatch_bytes)} dispatch, "
         f"{_format(combine_bytes)} combine, imbalance {imbalance:g}"
@@ -128,24 +132,55 @@ def _refusals(refused: dict[str, str]) -> str:
 
 
 @dataclass(frozen=True)
-class _Layer:
-    """A layer's widths, and the job whose ranks hold its experts (None: all GPUs)."""
+class _Source:
+    """The job whose layer is priced, and how many jobs of the study have experts."""
 
-    hidden: int
-    topk: int
-    experts: int
-    job: TrainingJob | None
+    job: TrainingJob | ServingJob
+    several: int
+
+    def words(self) -> str:
+        first = f", the first of {self.several} with experts" if self.several > 1 else ""
+        return f"job '{self.job.name}' ({self.job.model}){first}"
 
 
-def _layer_of(study: Study) -> _Layer:
+def _layer_of(study: Study, asked: dict[str, int | None]) -> tuple[_Source | None, dict[str, int]]:
+    """The widths of a layer, those that are not given from the first job with experts.
+
+    Raises RailwrightError where some are not given and no job has any.
+    """
     from railwright.model import load_model
 
-    for job in study.jobs:
-        arch = load_model(job.model)
-        if arch.is_moe:
-            spread = job if job.layout.expert > 1 else None
-            return _Layer(arch.expert_width, arch.experts_per_token, arch.experts, spread)
-    return _Layer(hidden=7168, topk=8, experts=256, job=None)
+    models = [(job, load_model(job.model)) for job in (*study.jobs, *study.serving)]
+    routed = [(job, arch) for job, arch in models if arch.is_moe]
+    if not routed:
+        if missing := [f"--{name}" for name, given in asked.items() if given is None]:
+            raise RailwrightError(
+                f"no job of '{study.name}' has a model with experts, so the layer is yours to say: give "
+                f"{listed(missing)} (DeepSeek-V3's is --hidden 7168 --topk 8 --experts 256)"
+            )
+        return None, {name: given for name, given in asked.items() if given is not None}
+    job, arch = routed[0]
+    own = {"hidden": arch.expert_width, "topk": arch.experts_per_token, "experts": arch.experts}
+    return _Source(job, len(routed)), {n: own[n] if given is None else given for n, given in asked.items()}
+
+
+def _groups_of(job: TrainingJob | ServingJob, machine: Machine) -> tuple[Communicator, ...]:
+    """The GPUs that exchange tokens, where a job's layout puts them; none where it exchanges none."""
+    from railwright.serving.cluster import places
+    from railwright.spec.training import TrainingJob
+    from railwright.traffic.demand import Communicator
+    from railwright.training.placement import place
+
+    if isinstance(job, TrainingJob):
+        return place(job, machine.network.fabric).of("ep") if job.layout.expert > 1 else ()
+    prefill, others = places(job, machine)
+    layouts = [*([job.prefill.layout] * len(prefill) if job.prefill else []), *[job.layout] * len(others)]
+    return tuple(
+        Communicator(row)
+        for gpus, layout in zip((*prefill, *others), layouts, strict=True)
+        if layout.attention_data > 1
+        for row in gpus.reshape(-1, layout.tensor * layout.attention_data)
+    )
 
 
 def table(answers: Sequence[tuple[int, MoePrediction]]) -> list[str]:
