@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from railwright.cli.main import app
 from railwright.errors import PlanError
 from railwright.search import Space, search
-from railwright.training import peak_memory
+from railwright.training import peak_memory, simulate
 from railwright.training.cached import reserved
 from search_cases import STUDY
 from training_cases import DENSE, MOE, job, machine
@@ -34,6 +34,24 @@ def test_no_layout_can_work() -> None:
         PlanError, match=r"no layout of the space can work; most .* refused because the 16 attention heads"
     ):
         search(job(gpus=6), DENSE, machine(1), Space({"tensor": (3,), "context": (1,)}))
+
+
+@pytest.mark.parametrize("share", [0.9, 1e-3])
+def test_what_sends_to_a_search_says_how_to_narrow_it(share: float) -> None:
+    """Where something near would fit, and where nothing does."""
+    asked, on = job(gpus=8), machine(1)
+    need = peak_memory(asked, DENSE, on.network.fabric, on.gpu.hbm_bytes).total
+    with pytest.raises(PlanError) as no:
+        simulate(asked, DENSE, replace(on, gpu=replace(on.gpu, hbm_bytes=need * share)))
+    assert "`railwright search`" in str(no.value)
+    assert "`--framework`" in str(no.value)
+    assert "`--space`" in str(no.value)
+
+
+def test_a_space_that_is_too_large_says_how_to_narrow_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("railwright.search.branch.MOST_LAYOUTS", 10)
+    with pytest.raises(PlanError, match=r"more than the 10 .* \(--space\), or .* \(--framework\)\."):
+        search(job(gpus=8), DENSE, machine(1), Space())
 
 
 def test_nothing_fits() -> None:

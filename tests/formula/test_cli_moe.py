@@ -75,7 +75,8 @@ def test_the_header_says_whose_layer_it_is():
 
 def test_of_several_jobs_with_experts_the_first_is_taken_and_said(tmp_path):
     text = template("rail-240").replace("mixtral-8x7b", "llama-3-8b", 1).replace("expert: 8", "expert: 1")
-    job = "  - {name: %s, model: %s, gpus: 64, tokens: 1e9, sequence: 4096, global_batch: 64, layout: {expert: 8}}\n"
+    size = "gpus: 64, tokens: 1e9, sequence: 4096, global_batch: 64"
+    job = f"  - {{name: %s, model: %s, {size}, layout: {{expert: 8}}}}\n"
     more = job % ("first", "qwen3-30b-a3b") + job % ("second", "mixtral-8x7b")
     (tmp_path / "s.yaml").write_text(text.replace("jobs:\n", f"jobs:\n{more}", 1))
     done = run("moe", "-c", str(tmp_path / "s.yaml"), "--kernel", "nccl", "--tokens", "128")

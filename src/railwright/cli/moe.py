@@ -150,7 +150,8 @@ def _layer_of(study: Study, asked: dict[str, int | None]) -> tuple[_Source | Non
     """
     from railwright.model import load_model
 
-    models = [(job, load_model(job.model)) for job in (*study.jobs, *study.serving)]
+    jobs: list[TrainingJob | ServingJob] = [*study.jobs, *study.serving]
+    models = [(job, load_model(job.model)) for job in jobs]
     routed = [(job, arch) for job, arch in models if arch.is_moe]
     if not routed:
         if missing := [f"--{name}" for name, given in asked.items() if given is None]:

@@ -111,7 +111,8 @@ class Run:
         if self.layouts > MOST_LAYOUTS:
             raise PlanError(
                 f"{self.job.name}: the space has {self.layouts:,} layouts, more than the {MOST_LAYOUTS:,} "
-                "that are screened at once; give some of its axes fewer values."
+                "that are screened at once; give some of its axes fewer values (--space), or leave out what "
+                "your framework does not run (--framework)."
             )
         capacity = self.machine.gpu.hbm_bytes
         for i, block in enumerate(self.blocks):

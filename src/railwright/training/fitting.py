@@ -26,6 +26,11 @@ from railwright.training.stages import largest_piece, quarters
 MOST = 6
 """Ways out that are told."""
 
+NARROWER = (
+    "(of many GPUs quicker with `--framework`, what yours runs, or with `--space`, a file of fewer values)"
+)
+"""How a search is narrowed, which is sent for."""
+
 
 class Way(NamedTuple):
     """A change of a job: fields of its layout, and its microbatch."""
@@ -76,11 +81,11 @@ def _help(job: TrainingJob, arch: Transformer, fabric: Fabric, capacity: float, 
     if not fitting:
         return (
             "no step or two in tensor, pipeline, schedule, expert, context, zero, shard, recompute, offload "
-            "or micro_batch makes it fit here; `railwright search` tries every layout. Else use more or "
-            "larger GPUs."
+            f"or micro_batch makes it fit here; `railwright search` tries every layout {NARROWER}. Else use "
+            "more or larger GPUs."
         )
     told = "; ".join(fitting[:MOST])
-    return f"what would fit: {told}; `railwright search` finds the fastest that does."
+    return f"what would fit: {told}; `railwright search` finds the fastest that does {NARROWER}."
 
 
 def _first(
