@@ -67,3 +67,46 @@ def test_serve_makes_the_folder_of_a_file_and_writes_it_once(folder: Path, optio
     assert (again.exit_code, "is not overwritten" in again.output) == (2, True)
     assert "time to first token" not in again.output, "refused before the work, not after it"
     assert (folder / "new" / "answer.json").read_bytes() == written
+
+
+BESIDE = [
+    (("site", "plan", "study.yaml"), "site.json"),
+    (("bill", "study.yaml"), "priced.csv"),
+    (("cost", "study.yaml"), "prices.csv"),
+    (("fabric", "export", "study.yaml", "bom"), "bom.csv"),
+]
+
+
+@pytest.mark.parametrize(("command", "name"), BESIDE, ids=[" ".join(command) for command, _ in BESIDE])
+def test_tables_lie_beside_what_a_folder_holds_or_are_not_written_at_all(
+    folder: Path, command: tuple[str, ...], name: str
+) -> None:
+    """Tables and drawings are one file each: they may share a folder, and never take a file's place."""
+    for out in ("free", "taken"):
+        (folder / out).mkdir()
+        (folder / out / "notes.txt").write_text(MINE, encoding="utf-8")
+    done = CliRunner().invoke(app, [*command, "--out", "free"])
+    assert done.exit_code == 0, done.output
+    assert (folder / "free" / name).exists()
+    (folder / "taken" / name).write_text(MINE, encoding="utf-8")
+    done = CliRunner().invoke(app, [*command, "--out", "taken"])
+    assert done.exit_code == 2, done.output
+    assert "exists already and is not overwritten" in done.output
+    assert sorted(path.name for path in (folder / "taken").iterdir()) == sorted({name, "notes.txt"})
+    for path in (*(folder / "taken").iterdir(), folder / "free" / "notes.txt"):
+        assert path.read_text(encoding="utf-8") == MINE
+
+
+WHOLE = [("run", "-q", "study.yaml"), ("burnin", "study.yaml")]
+
+
+@pytest.mark.parametrize("command", WHOLE, ids=" ".join)
+def test_what_is_read_again_as_a_whole_wants_a_folder_of_its_own(
+    folder: Path, command: tuple[str, ...]
+) -> None:
+    (folder / "taken").mkdir()
+    (folder / "taken" / "notes.txt").write_text(MINE, encoding="utf-8")
+    done = CliRunner().invoke(app, [*command, "--out", "taken"])
+    assert done.exit_code == 2, done.output
+    assert "overwritten" in done.output
+    assert [path.name for path in (folder / "taken").iterdir()] == ["notes.txt"]
