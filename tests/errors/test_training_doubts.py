@@ -6,10 +6,12 @@ from dataclasses import replace
 
 import pytest
 
+from railwright.measure.training import records
 from railwright.model.architecture import Transformer
 from railwright.spec.training import Overlap, TrainingJob
 from railwright.training import simulate
 from railwright.training.doubts import doubts
+from railwright.training.layout_doubts import SHORTEST
 from railwright.training.plan import check
 from training_cases import DENSE, MOE, changed, job, machine, priced, roofline
 
@@ -53,6 +55,23 @@ def test_doubtful_layouts_are_warned_about() -> None:
     assert "gpus_per_server 4 keeps them inside" in warnings(
         changed(job(gpus=24, batch=24, expert=4), gpus_per_server=6), MOE
     )
+
+
+def test_a_sequence_and_a_batch_that_look_swapped() -> None:
+    """Short sequences are doubted beside a batch that could be a length, and not by themselves."""
+
+    def told(sequence: int, batch: int) -> bool:
+        warnings = check(job(sequence=sequence, batch=batch), DENSE, machine(1).network.fabric)
+        return any("swapped?" in text for text in warnings)
+
+    assert told(64, 4096)
+    assert not told(64, 256)
+    assert not told(512, 4096)
+    assert not told(4096, 64)
+
+
+def test_no_published_step_has_shorter_sequences() -> None:
+    assert min(int(record["seq"]) for record in records()) == SHORTEST
 
 
 @pytest.mark.parametrize(

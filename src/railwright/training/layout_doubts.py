@@ -14,6 +14,9 @@ from railwright.training.gpus import of_servers
 from railwright.training.packing import packing_warnings
 from railwright.training.sizes import Sizes, domain_of, job_gpus, microbatches
 
+SHORTEST = 512
+"""Tokens of the shortest sequence of a published step (measure/data/training.csv; a test holds it)."""
+
 
 def layout_doubts(job: TrainingJob, arch: Transformer, fabric: Fabric) -> tuple[str, ...]:
     """All warnings about a layout that `plan.refuse` has let through, without the job's name."""
@@ -25,6 +28,7 @@ def layout_doubts(job: TrainingJob, arch: Transformer, fabric: Fabric) -> tuple[
         *_of_context(job, arch),
         *_of_sharding(job, sizes),
         *_of_model(job, arch),
+        *_of_swapped(job),
         *packing_warnings(job),
         *doubts(job, arch, microbatches(job, sizes.data)),
         *_of_padding(job),
@@ -104,6 +108,16 @@ def _of_model(job: TrainingJob, arch: Transformer) -> list[str]:
             "last stage, and counts in time and memory but not in model FLOPs."
         )
     return found
+
+
+def _of_swapped(job: TrainingJob) -> list[str]:
+    """A sequence so short, beside so large a batch, that the two were probably written for each other."""
+    if not job.sequence < SHORTEST <= job.global_batch:
+        return []
+    return [
+        f"sequence is {job.sequence} tokens and global_batch {job.global_batch:,} sequences; were they "
+        f"swapped? No published step has sequences of fewer than {SHORTEST} tokens."
+    ]
 
 
 def _of_padding(job: TrainingJob) -> list[str]:
