@@ -162,6 +162,11 @@ def show_rate(value: float) -> str:
     )
 
 
+def show_stored(value: float) -> str:
+    """A size in decimal units, as storage is sold, '5.7 TB'. [byte]"""
+    return show_rate(value).removesuffix("/s")
+
+
 def show_bit_rate(value: float) -> str:
     """A bandwidth in bits, as links are sold, '400 Gb/s'. [byte/s]"""
     steps = (("b/s", 1.0), ("kb/s", 1e3), ("Mb/s", 1e6), ("Gb/s", 1e9), ("Tb/s", 1e12), ("Pb/s", 1e15))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -51,7 +52,7 @@ def test_a_study_without_a_job_or_storage() -> None:
 def test_an_interval_shorter_than_its_checkpoint() -> None:
     hasty = Checkpoint.model_construct(**{**Checkpoint().__dict__, "interval": 0.5})
     with pytest.raises(
-        PlanError, match=r"interval: 500 ms is shorter than the 1\.\d+ s a checkpoint of 0\.11 TB"
+        PlanError, match=r"interval: 500 ms is shorter than the 1\.\d+ s a checkpoint of 112 GB"
     ):
         ask(asking(checkpoint=hasty))
 
@@ -149,3 +150,20 @@ def test_check_refuses_what_goodput_would(tmp_path: Path, section: str, said: st
     done = CliRunner().invoke(app, ["check", str(file)])
     assert done.exit_code == 2
     assert said in done.output + done.stderr
+
+
+def test_figures_of_a_small_job_are_not_nought(tmp_path: Path) -> None:
+    """One GPU: a checkpoint of gigabytes, an eighth of a server, more spares than it has servers."""
+    file = tmp_path / "small.yaml"
+    file.write_text(
+        "railwright: 1\nname: small\n"
+        "cluster: {servers: 1, server: dgx-h100, compute: {family: single-switch, switch: qm9700}}\n"
+        "jobs: [{name: j, model: gpt2, gpus: 1, tokens: 1e9, global_batch: 32, sequence: 1024}]\n"
+        "reliability: {spares: 9000, samples: 10, checkpoint: {bandwidth: 10 GB/s}}\n"
+    )
+    done = CliRunner().invoke(app, ["goodput", str(file), "--no-network"], env={"COLUMNS": "120"})
+    assert done.exit_code == 0, done.output
+    assert "Checkpoint (async): 1.74 GB at 10 GB/s" in done.output
+    assert "kept: 9,000 (9,000 times the job's own)" in done.output
+    assert re.search(r"^gpu +1 ", done.output, re.MULTILINE)
+    assert re.search(r"^host +0\.125 ", done.output, re.MULTILINE)

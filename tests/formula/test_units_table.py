@@ -69,6 +69,7 @@ def test_test_sizes_take_units_too_and_are_whole_bytes():
         (units.show_size(0), "0 B"),
         (units.show_rate(48.94e9), "48.9 GB/s"),
         (units.show_rate(999.6e6), "1 GB/s"),  # not '1000 MB/s'
+        (units.show_stored(1.742e9), "1.74 GB"),
         (units.show_bit_rate(50e9), "400 Gb/s"),
         (units.show_time(12.34e-6), "12.3 µs"),
         (units.show_time(119), "119 s"),  # minutes begin where they say more than seconds

@@ -108,14 +108,14 @@ def _show_losses(g: Goodput, every: bool) -> None:
 
 def _show_components(g: Goodput, every: bool) -> None:
     from railwright.cli.tables import print_table
-    from railwright.units import show_count, show_time
+    from railwright.units import show_amount, show_time
 
     typer.echo(f"\nWhat breaks (rates: {g.rates}; nodes of eight GPUs)")
     ordered = sorted(g.components, key=lambda c: (-c.share, -c.per_1000_node_days))
     rows = [
         (
             c.name,
-            show_count(c.units),
+            show_amount(c.units),
             f"{100 * c.rate:.3g}",
             f"{100 * c.low:.2g}-{100 * c.high:.2g}",
             f"{c.per_1000_node_days:.3f}",
@@ -134,7 +134,7 @@ def _show_components(g: Goodput, every: bool) -> None:
 
 
 def _show_recovery(g: Goodput) -> None:
-    from railwright.units import show_rate, show_time
+    from railwright.units import show_rate, show_stored, show_time
 
     r, c = g.recovery, g.checkpoint
     typer.echo(
@@ -144,7 +144,7 @@ def _show_recovery(g: Goodput) -> None:
         f"{show_time(r.software)} after software."
     )
     typer.echo(
-        f"Checkpoint ({c.kind}): {c.size / 1e12:.2f} TB at {show_rate(c.bandwidth)} ({c.limit}); training "
+        f"Checkpoint ({c.kind}): {show_stored(c.size)} at {show_rate(c.bandwidth)} ({c.limit}); training "
         f"waits {show_time(c.block)}, it is whole after {show_time(c.lag)}.\n"
         f"Interval: {show_time(c.interval)}; best {show_time(c.best)}, Young {show_time(c.young)}, Daly "
         f"{show_time(c.daly)}"

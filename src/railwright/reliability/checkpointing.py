@@ -27,7 +27,7 @@ from railwright.spec.training import TrainingJob
 from railwright.training.formats import master_of
 from railwright.training.offload import host_link
 from railwright.training.states import ENDS_BYTES, MASTER_BYTES, MOMENT_BYTES
-from railwright.units import show_time
+from railwright.units import show_stored, show_time
 
 PUBLISHED = "as published jobs write; the study has no storage network"
 """What limits a bandwidth that is no storage network's."""
@@ -131,7 +131,7 @@ def checkpoint_times(
     if interval < lag * (1 - 1e-9):
         raise PlanError(
             f"reliability.checkpoint.interval: {show_time(interval)} is shorter than the {show_time(lag)} a "
-            f"checkpoint of {size / 1e12:.2f} TB takes to become whole; write '{math.ceil(lag)} s' or more, "
+            f"checkpoint of {show_stored(size)} takes to become whole; write '{math.ceil(lag)} s' or more, "
             "or give storage more bandwidth"
         )
     interval = max(interval, 1.0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from railwright.reliability.result import Goodput
-from railwright.units import number, show_count, show_time
+from railwright.units import number, show_amount, show_count, show_time
 
 
 def answer(g: Goodput) -> tuple[str, ...]:
@@ -28,7 +28,7 @@ def answer(g: Goodput) -> tuple[str, ...]:
     first = max(g.components, key=lambda c: c.share)
     words.append(
         f"The largest cause is {first.name} ({100 * first.share:.0f} % of the interruptions); spare servers "
-        f"kept: {g.spares:,} ({_percent(g.spares / g.servers)}); nodes that keep the job whole: "
+        f"kept: {g.spares:,} ({_beside(g.spares, g.servers)}); nodes that keep the job whole: "
         f"{g.wanted[0].replayed} for 99 % and {g.wanted[1].replayed} for 99.9 % of the time."
     )
     return tuple(words)
@@ -69,6 +69,12 @@ def _target(g: Goodput) -> str:
         f"{share} is out of reach with checkpoints every {show_time(saved.interval)} that {costs}, however "
         "quick the recovery."
     )
+
+
+def _beside(spares: int, servers: float) -> str:
+    """How many spare servers there are for those of the job."""
+    share = spares / servers
+    return _percent(share) if share <= 1 else f"{show_amount(share)} times the job's own"
 
 
 def _percent(share: float) -> str:

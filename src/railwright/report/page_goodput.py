@@ -49,7 +49,7 @@ def _components(g: Goodput) -> Html:
     rows: list[list[Child]] = [
         [
             c.name,
-            show_count(c.units),
+            show_amount(c.units),
             f"{100 * c.rate:.3g} %",
             f"{c.per_1000_node_days:.3f}",
             show_time(c.mtti) if math.isfinite(c.mtti) else "never",
