@@ -1,6 +1,7 @@
 """A user's mistake ends in one message on stderr and status 2: no traceback, and nothing is written."""
 # ruff: noqa: E501 - one row per mistake: what is typed, what is said
 
+import io
 import os
 import re
 import subprocess
@@ -10,6 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from railwright.cli.main import app
+from railwright.cli.tables import print_table
 from railwright.spec import template
 
 SMALL = """\
@@ -314,6 +316,40 @@ def test_a_full_disk_is_one_sentence_and_a_closed_pipe_none(folder):
         ["bash", "-c", f"{command} two | true; echo ${{PIPESTATUS[0]}}"], capture_output=True, text=True
     )
     assert (closed.stdout, closed.stderr) == ("141\n", "")
+
+
+@pytest.mark.parametrize(
+    ("command", "both"),
+    [
+        (["--help"], False),
+        (["--version"], False),
+        (["perf", "--help"], False),
+        (["catalog", "list"], False),
+        ([], True),
+        (["check", "nowhere.yaml"], True),
+        (["run"], True),
+    ],
+)
+def test_a_closed_pipe_is_no_failure_wherever_it_is_found(folder, command, both):
+    """Typer ends with 1 what finds it outside of a command, or while an error is told (`both` in one pipe)."""
+    read, write = os.pipe()
+    os.close(read)
+    stderr = write if both else subprocess.PIPE
+    with os.fdopen(write, "wb") as pipe:
+        done = subprocess.run([sys.executable, "-c", MAIN, *command], stdout=pipe, stderr=stderr)
+    assert (done.returncode, done.stderr or b"") == (141, b"")
+
+
+def test_a_table_that_finds_a_closed_pipe_leaves_it_to_the_command(monkeypatch):
+    """What was printed before is flushed where Rich draws the next table; Rich's own answer is status 1."""
+
+    class Closed(io.StringIO):
+        def flush(self):
+            raise BrokenPipeError
+
+    monkeypatch.setattr(sys, "stdout", Closed())
+    with pytest.raises(BrokenPipeError):
+        print_table(("a", "b"), [("1", "2")])
 
 
 def test_one_gpu_alone_is_compared_without_a_gain(folder):

@@ -8,7 +8,8 @@ from __future__ import annotations
 import gc
 import os
 import sys
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import Annotated, Any
 
 import typer
@@ -28,10 +29,20 @@ tenth of its time on looking through modules, of which none is garbage."""
 class Commands(LazyGroup):
     """All commands; a user's mistake ends in one message on stderr and status 2, never in a traceback."""
 
+    def make_context(self, *args: Any, **settings: Any) -> Any:
+        # --help and --version write here.
+        with _closed_pipe():
+            return super().make_context(*args, **settings)
+
     def invoke(self, ctx: Any) -> Any:
         from railwright.cli.opened import forget
 
         forget()
+        with _closed_pipe():
+            return self._told(ctx)
+
+    def _told(self, ctx: Any) -> Any:
+        """What a command returns; an error told."""
         try:
             result = super().invoke(ctx)
             sys.stdout.flush()
@@ -44,9 +55,7 @@ class Commands(LazyGroup):
             typer.echo("Interrupted.", err=True)
             raise typer.Exit(INTERRUPTED) from None
         except BrokenPipeError:
-            # `railwright … | head` is no failure of ours.
-            _drop_output()
-            raise typer.Exit(BROKEN_PIPE) from None
+            raise
         except OSError as error:
             # What we read and write ourselves says more; this is a full disk, or a terminal that has gone.
             where = f" '{error.filename}'" if error.filename else ""
@@ -56,14 +65,29 @@ class Commands(LazyGroup):
         return result
 
 
+@contextmanager
+def _closed_pipe() -> Iterator[None]:
+    """`railwright … | head` is no failure of ours: it ends without a word, and with the status that the
+    system gives others then.  Typer would end it with 1."""
+    try:
+        yield
+    except BrokenPipeError:
+        _drop_output()
+        raise typer.Exit(BROKEN_PIPE) from None
+
+
 def _say_error(text: str) -> None:
     typer.echo(f"Error:{chr(10) if chr(10) in text else ' '}{text}", err=True)
 
 
 def _drop_output() -> None:
-    """What Python still wants to flush at its end goes nowhere, rather than fail again."""
-    with suppress(OSError, ValueError):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    """What Python still wants to flush at its end, and cannot, goes nowhere, rather than fail again."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (OSError, ValueError):
+            with suppress(OSError, ValueError):
+                os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 app = typer.Typer(
@@ -96,4 +120,9 @@ def _root(
 def main() -> None:
     """The console entry point."""
     gc.set_threshold(UNCOLLECTED)
-    app()
+    try:
+        app()
+    except BrokenPipeError:
+        # Typer tells a mistake in the options itself, outside of all commands.
+        _drop_output()
+        sys.exit(BROKEN_PIPE)

@@ -17,9 +17,8 @@ def print_table(header: Sequence[str], rows: Iterable[Sequence[str]], right: boo
     Where words would break, the last columns of each row stand in a line of their own below it.
     """
     from rich.cells import cell_len
-    from rich.console import Console
 
-    console, rows = Console(), list(rows)
+    console, rows = terminal(), list(rows)
     shown = _columns(header, rows, console.width)
     lines = _drawn(console, header[:shown], [row[:shown] for row in rows], right)
     if shown == len(header):
