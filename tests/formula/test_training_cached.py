@@ -139,6 +139,7 @@ def test_frozen_weights_have_no_copy() -> None:
         DENSE,
         stage_shapes(DENSE, wanted.layout, wanted.lora)[0],
         32,
+        False,
         {("dense", True): _plans(wanted, DENSE, "dense")},
         Allocator(),
     )
@@ -159,9 +160,8 @@ def test_casts_of_weights_are_not_there_when_these_move_into_their_buffer(
     arch = replace(DENSE, vocab=64)
     wanted = wide(zero=1).model_copy(update={"dtype": dtype})
     shape = stage_shapes(arch, wanted.layout)[0]
-    replay = Replay(
-        wanted, arch, shape, 32, {("dense", True): _plans(wanted, arch, "dense")}, Allocator(expandable=True)
-    )
+    plans = {("dense", True): _plans(wanted, arch, "dense")}
+    replay = Replay(wanted, arch, shape, 32, False, plans, Allocator(expandable=True))
     start: list[int] = []
     replay.always = lambda: start.append(replay.memory.most_allocated)  # type: ignore[method-assign]
     replay.start()
@@ -264,7 +264,7 @@ def test_a_step_leaves_nothing_behind_but_the_optimizers_moments(
     shape = stage_shapes(DENSE, layout)[0]
     kind: Layer = "dense"
     replay = (DeepSpeedReplay if software == "megatron-2021" else Replay)(
-        wanted, DENSE, shape, 4, {(kind, True): _plans(wanted, DENSE, kind)}, Allocator()
+        wanted, DENSE, shape, 4, False, {(kind, True): _plans(wanted, DENSE, kind)}, Allocator()
     )
     replay.start()
     held = []

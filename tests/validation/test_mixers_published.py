@@ -98,16 +98,16 @@ def errors() -> dict[tuple[str, str], list[float]]:
 @pytest.mark.parametrize(
     ("model", "gpu", "count", "error"),
     [
-        ("nemotronh-56b", "H100", 7, -0.114),
-        ("nemotron-3-nano-30b-a3b", "H100", 4, 0.031),
-        ("nemotron-3-nano-30b-a3b", "B200", 1, -0.047),
-        ("nemotron-3-nano-30b-a3b", "B300", 4, -0.060),
-        ("nemotron-3-nano-30b-a3b", "GB200", 5, -0.062),
+        ("nemotronh-56b", "H100", 7, -0.112),
+        ("nemotron-3-nano-30b-a3b", "H100", 4, 0.041),
+        ("nemotron-3-nano-30b-a3b", "B200", 1, -0.045),
+        ("nemotron-3-nano-30b-a3b", "B300", 4, -0.064),
+        ("nemotron-3-nano-30b-a3b", "GB200", 5, -0.054),
         ("nemotron-3-nano-30b-a3b", "GB300", 6, -0.049),
-        ("nemotron-3-super-120b-a12b", "B200", 2, -0.022),
-        ("nemotron-3-super-120b-a12b", "B300", 3, -0.176),
-        ("nemotron-3-super-120b-a12b", "GB200", 5, 0.062),
-        ("nemotron-3-super-120b-a12b", "GB300", 5, -0.057),
+        ("nemotron-3-super-120b-a12b", "B200", 2, -0.026),
+        ("nemotron-3-super-120b-a12b", "B300", 3, -0.163),
+        ("nemotron-3-super-120b-a12b", "GB200", 5, 0.067),
+        ("nemotron-3-super-120b-a12b", "GB300", 5, -0.056),
     ],
 )
 def test_steps_that_no_fit_has_seen(model: str, gpu: str, count: int, error: float) -> None:
@@ -122,7 +122,7 @@ def test_all_of_them_together() -> None:
     every = [e for found in errors().values() for e in found]
     assert len(every) == 42
     assert mean(abs(e) for e in every) == pytest.approx(0.071, abs=0.002)
-    assert mean(every) == pytest.approx(-0.050, abs=0.002)
+    assert mean(every) == pytest.approx(-0.047, abs=0.002)
 
 
 def test_steps_of_nemotron_h_lack_the_same_share_at_every_size() -> None:

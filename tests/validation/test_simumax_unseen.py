@@ -121,10 +121,10 @@ def test_a_step_nobody_fitted(case: Case) -> None:
 
 
 def test_their_mean_is_what_the_documentation_says() -> None:
-    # docs/training/calibration.md: 4.1 % off, bias -3.4 %, memory 0.9 %
+    # docs/training/calibration.md: 4.9 % off, bias -4.0 %, memory 0.9 %
     times, memories = zip(*map(_errors, CASES), strict=True)
-    assert mean(map(abs, times)) == pytest.approx(0.041, abs=0.004)
-    assert mean(times) == pytest.approx(-0.034, abs=0.005)
+    assert mean(map(abs, times)) == pytest.approx(0.049, abs=0.004)
+    assert mean(times) == pytest.approx(-0.040, abs=0.005)
     assert mean(map(abs, memories)) == pytest.approx(0.009, abs=0.002)
 
 

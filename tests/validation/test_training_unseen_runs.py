@@ -20,35 +20,35 @@ from railwright.spec.training import Layout, Overlap, TrainingJob
 from railwright.training import simulate
 
 GROUPS: dict[str, tuple[float, float]] = {
-    "apertus": (20.3, -20.3),
-    "apertus-long": (22.1, -22.1),
-    "llama3-405b": (2.2, 2.2),
-    "smollm3": (17.6, -17.6),
+    "apertus": (20.4, -20.4),
+    "apertus-long": (21.7, -21.7),
+    "llama3-405b": (2.1, 2.1),
+    "smollm3": (17.8, -17.8),
     "olmo3": (4.4, -4.4),
-    "olmo-core": (11.2, 3.9),
-    "olmoe": (14.0, 12.5),
-    "ibm-fsdp": (13.2, 13.2),
-    "fms-fsdp": (7.2, 7.2),
-    "torchtitan-2024": (7.3, -5.8),
-    "flagperf-a800-8b": (3.2, 1.5),
+    "olmo-core": (11.1, 3.8),
+    "olmoe": (13.6, 12.4),
+    "ibm-fsdp": (13.0, 13.0),
+    "fms-fsdp": (7.1, 7.1),
+    "torchtitan-2024": (7.3, -5.9),
+    "flagperf-a800-8b": (3.1, 1.4),
     "flagperf-h100": (6.7, -6.7),
-    "flagperf-h800": (10.1, -10.1),
+    "flagperf-h800": (9.9, -9.9),
     "flagperf-a800-7b": (7.7, -7.7),
-    "flagperf-zero3": (5.2, 5.2),
-    "internevo-recompute": (9.3, -9.3),
+    "flagperf-zero3": (5.1, 5.1),
+    "internevo-recompute": (9.4, -9.4),
     "internevo": (14.2, -14.2),
     "internevo-all": (26.1, -26.1),
     "internevo-tp2": (13.4, -13.4),
     "internevo-small": (23.8, -23.8),
-    "tinyllama": (3.0, 3.0),
-    "nanochat": (27.9, 27.9),
-    "moe-modelzoo": (11.0, -1.8),
-    "amsp-hidden": (9.3, 1.2),
-    "amsp-exposed": (10.2, 8.4),
+    "tinyllama": (2.9, 2.9),
+    "nanochat": (27.5, 27.5),
+    "moe-modelzoo": (10.8, -1.3),
+    "amsp-hidden": (9.3, 1.3),
+    "amsp-exposed": (10.2, 8.5),
     "amsp-1024": (31.6, -31.6),
 }
 """Mean error and bias of each group [%], as the docs print them."""
-ALL_GROUPS, ALL_BIAS, ALL_RUNS = 12.8, -5.0, 12.5
+ALL_GROUPS, ALL_BIAS, ALL_RUNS = 12.7, -5.0, 12.5
 """Mean of the groups' errors and biases, mean error of all runs [%]."""
 IN_RANGE = 67.2
 """Runs inside the range that 80 % are expected in [%]."""
