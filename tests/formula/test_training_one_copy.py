@@ -89,4 +89,5 @@ def test_memory_and_replay_know_the_generation_of_a_cluster_s_gpus() -> None:
     held = [cached(wanted, DENSE, fabric, 0) for fabric in fabrics]
     assert held[0] is not None
     assert held[1] is not None
-    assert held[0].allocated - held[1].allocated == pytest.approx(weights[0] - weights[1], rel=0.01)
+    # the allocator counts what is left of a block where it does not split it
+    assert held[0].allocated - held[1].allocated == pytest.approx(weights[0] - weights[1], rel=0.02)

@@ -87,7 +87,7 @@ def _banded(row: dict[str, Any]) -> ErrorBand:
 
 
 MEASURED = (
-    "A100", "H100", "H200", "B200", "B300", "GB200", "GB300", "MI300X", "MI325X", "MI350X", "MI355X",
+    "A100", "H100", "H200", "B200", "B300", "GB200", "GB300", "L40S", "MI300X", "MI325X", "MI350X", "MI355X",
 )  # fmt: skip
 """GPUs of the published steps behind the error bands (measure/data/training.csv; a test compares)."""
 
