@@ -118,7 +118,8 @@ def printed(log: str) -> Mapping[str, Any] | None:
     head = next((line for line in lines if "Experiment configuration" in line), None)
     if head is None:
         return None
-    rank = (re.match(r"\s*\d+: ", head) or re.match("", head)).group()  # type: ignore[union-attr]
+    label = re.match(r"\s*\d+: ", head)
+    rank = label.group() if label else ""
     kept: list[str] = []
     for line in lines:
         if not line.startswith(rank):

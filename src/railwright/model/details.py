@@ -38,6 +38,7 @@ _EPSILONS = (
     "norm_epsilon",
     "norm_eps",
 )
+"""Keys under which families have the epsilon of their norms."""
 
 _LAYER_NORMS = ("cohere", "cohere2", "dbrx", "mpt", "olmo")
 """Families whose norms have no biases and subtract the mean all the same."""

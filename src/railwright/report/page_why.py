@@ -31,8 +31,10 @@ def sensitivity_section(result: Result) -> Html | None:
     """The study's changed assumptions, then the changes anyone would ask about; the largest effect first."""
     tables = [table for table in (_assumptions(result), _what_ifs(result)) if table is not None]
     if tables and any(step.unit == "tokens" for _, _, step in _first_steps(result)):
-        text = "Other layouts: 'railwright search' finds the fastest of all and says why they beat this one; "
-        text += "--framework and --space narrow it."
+        text = (
+            "Other layouts: 'railwright search' finds the fastest of all and says why they beat this one; "
+            "--framework and --space narrow it."
+        )
         tables.append(tag("p", text, class_="note"))
     return join(tables) if tables else None
 

@@ -17,6 +17,7 @@ import numpy as np
 from railwright.errors import PlanError
 from railwright.fabric.graph import Fabric
 from railwright.model.architecture import Transformer
+from railwright.search.changes import schedule_of
 from railwright.search.space import (
     CHOICES,
     OF_OVERLAP,
@@ -30,12 +31,12 @@ from railwright.search.space import (
     setting_of,
     sizes,
 )
-from railwright.spec.training import Layout, TrainingJob
+from railwright.spec.training import TrainingJob
 from railwright.training.divisors import divisors
 from railwright.training.eras import era_of
 from railwright.training.placement import place
 from railwright.training.plan import FIXED, READING, VARYING, refuse
-from railwright.training.schedule import SHARED, SPLIT, schedule_name
+from railwright.training.schedule import SHARED, SPLIT
 from railwright.training.sizes import domain_of, job_gpus
 from railwright.training.stages import largest_piece
 
@@ -289,9 +290,7 @@ def _zeros(space: Space, structure: Mapping[str, Any]) -> tuple[int, ...]:
 
 def can_hide_sends(job: TrainingJob, structure: Mapping[str, Any]) -> bool:
     """Whether the job's software can hide pipeline sends under the schedule of a structure."""
-    names = ("schedule", "pipeline", "virtual_pipeline")
-    layout = Layout(**{name: structure[name] for name in names})
-    return era_of(job).can_hide_sends(schedule_name(layout))
+    return era_of(job).can_hide_sends(schedule_of(structure))
 
 
 def _checked(

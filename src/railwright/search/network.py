@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from railwright.model.architecture import Transformer
 from railwright.spec.training import TrainingJob
@@ -13,6 +14,7 @@ from railwright.training.costs import KernelTime
 from railwright.training.eras import Pace
 from railwright.training.lanes import Task
 from railwright.training.pipeline import leaving
+from railwright.training.route import Unit
 from railwright.training.schedule import route_of
 from railwright.training.stage import PassBook, Stage
 from railwright.training.step import endings_of, stages_of
@@ -41,23 +43,25 @@ def sent_by_stages(
     staged, _ = stages_of(job, arch, prices, lambda _: book)
     endings = endings_of(job, arch, prices, kernel, pace, staged, [0.0] * len(staged))
     route = route_of(job.layout)
-    found = []
-    for s, (one, ending) in enumerate(zip(staged, endings, strict=True)):
-        counts = _collectives(one.stage, ending)
-        sends = sum(leaving(s, unit, route) for unit in one.stage.order)
-        found.append(_bytes(counts, sends, prices, book.work.prices))
-    return found
+    counts = [_collectives(one.stage, ending) for one, ending in zip(staged, endings, strict=True)]
+    sends = [sum(leaving(s, unit, route) for unit in one.stage.order) for s, one in enumerate(staged)]
+    # after the passes were counted: they are priced when they are first asked for
+    known: dict[Key, tuple[Priced, Prices]] = {}
+    for some in (prices, book.work.prices):
+        known |= {key: (priced, some) for key, priced in some.known.items()}
+    across = {key: priced for key, (priced, some) in known.items() if some.crosses_servers(priced.groups)}
+    return [_bytes(count, sent, across) for count, sent in zip(counts, sends, strict=True)]
 
 
 def _collectives(stage: Stage, ending: Ending) -> Counter[Key]:
     """How often a stage, of which only what follows its passes has been placed, runs every collective."""
     counts = _keys(span.task for span in stage.dp_spans)
-    passes = Counter((unit.kind, unit.chunk, unit.back, stage.begins(unit)) for unit in stage.order)
-    for unit in {(u.kind, u.chunk, u.back, stage.begins(u)): u for u in stage.order}.values():
-        begins = stage.begins(unit)
-        times = passes[unit.kind, unit.chunk, unit.back, begins]
-        for key, each in _keys(stage.with_dp(unit, stage.chunks_of(unit), begins)).items():
-            counts[key] += each * times
+    alike: dict[tuple[Any, ...], list[Unit]] = {}
+    for unit in stage.order:
+        alike.setdefault((unit.kind, unit.chunk, unit.back, stage.begins(unit)), []).append(unit)
+    for (*_, begins), units in alike.items():
+        for key, each in _keys(stage.with_dp(units[0], stage.chunks_of(units[0]), begins)).items():
+            counts[key] += each * len(units)
     for sent in ending.exchanged:
         counts[sent.purpose, sent.op, sent.size] += sent.times
     return counts
@@ -67,15 +71,12 @@ def _keys(tasks: Iterable[Task]) -> Counter[Key]:
     return Counter((task.name, task.kind, task.size) for task in tasks if task.size)
 
 
-def _bytes(counts: Counter[Key], sends: int, *prices: Prices) -> float:
-    known: dict[Key, tuple[Priced, Prices]] = {}
-    for some in prices:
-        known |= {key: (priced, some) for key, priced in some.known.items()}
+def _bytes(counts: Counter[Key], sends: int, across: Mapping[Key, Priced]) -> float:
+    """across  collectives of groups that span servers"""
     total = 0.0
-    for key, (priced, some) in known.items():
+    for key, priced in across.items():
         count = sends if priced.lane == "pp" else counts[key]
-        if count and some.crosses_servers(priced.groups):
-            total += count * _sent(priced.prediction.op, priced.prediction.size, priced.prediction.ranks)
+        total += count * _sent(priced.prediction.op, priced.prediction.size, priced.prediction.ranks)
     return total
 
 

@@ -70,17 +70,20 @@ def graphs_worth(step: StepResult, job: TrainingJob, machine: Machine) -> str:
         asked = job.model_copy(update={"cuda_graphs": parts})
         if not (refused := ungraphed(asked, arch)):
             break
-    named = f"cuda_graphs: [{', '.join(graphed(asked, arch))}]"
     if refused:
         return (
             " What `cuda_graphs` names costs the host nothing, but Megatron-LM and NeMo refuse graphs of "
             f"parts of a layer {refused}."
         )
-    graphs = asked.model_copy(update={"cuda_graphs": graphed(asked, arch)})
+    named = graphed(asked, arch)
+    graphs = asked.model_copy(update={"cuda_graphs": named})
     rows = what_ifs(graphs, arch, machine, step.stage, [("", "", Case)])
     if rows[0].step is None or (saved := 1 - rows[0].step.step_time / step.step_time) < SHOWN:
         return ""
-    return f" With `{named}`, which Megatron-LM and NeMo can, the step would be {share(saved)} shorter."
+    return (
+        f" With `cuda_graphs: [{', '.join(named)}]`, which Megatron-LM and NeMo can, the step would be "
+        f"{share(saved)} shorter."
+    )
 
 
 def beyond_range(step: StepResult, free: float) -> bool:

@@ -42,7 +42,6 @@ MLP = (
 )
 """Kept tensors of an MLP, or of experts, that its backward pass frees."""
 
-
 OF_HEAD = "gradient of the head"
 """The part that its backward pass makes."""
 

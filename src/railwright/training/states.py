@@ -30,10 +30,10 @@ WEIGHT_BYTES = {
     "nvfp4": 2 + 2 * (0.5 + 1 / 16),
 }
 """Bytes of one weight of a layer.  16 bits; fp8 keeps the weight and its transpose in one byte each where
-products do not take any layout; MXFP8 a
-row- and a column-wise copy with one scale byte per 32 elements; fp8 with a scale per row 16 bits (torchao);
-with one per block 16 bits and both copies, cached over a step's microbatches, 4 bytes of scale per 128 x 128;
-NVFP4 those, and both copies in 4 bits with one scale byte per 16, cached over a step's microbatches.
+products do not take any layout (ONE_COPY where they do); MXFP8 a row- and a column-wise copy with one scale
+byte per 32 elements; fp8 with a scale per row 16 bits (torchao); with one per block 16
+bits and both copies, cached over a step's microbatches, 4 bytes of scale per 128 x 128; NVFP4 those, and
+both copies in 4 bits with one scale byte per 16, cached over a step's microbatches.
 Source: Megatron-Bridge, training/mixed_precision.py (fp8_param_gather for fp8 with a scale per tensor and for
 MXFP8, none for blocks and for NVFP4);
 Transformer Engine, pytorch/tensor/float8_tensor.py, mxfp8_tensor.py, nvfp4_tensor.py."""
