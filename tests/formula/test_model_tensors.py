@@ -13,7 +13,7 @@ from railwright.model.operators import CoreAttention
 from railwright.model.pattern import Layer
 from railwright.model.tensor_lists import INPUT, RECEIVED, with_received
 from railwright.model.tensors import layer_tensors
-from railwright.training.allocator import Allocator
+from railwright.training.allocator import Requests, play
 from railwright.training.tape import LayerPlan, backward, forward
 
 ROWS, SEQUENCE = 8192.0, 4096
@@ -96,12 +96,14 @@ def test_what_stays_is_what_is_counted(
     model: str, layer: Layer, tp: int, dtype: str, unfused: tuple[Part, ...]
 ) -> None:
     one = plan(named(model), layer, tp, dtype=dtype, unfused=unfused)
-    memory = Allocator()
-    entry = memory.take(one.tensors.gradients[INPUT])
-    done, output = forward(memory, one, entry)
+    asked = Requests()
+    entry = asked.take(one.tensors.gradients[INPUT])
+    done, output = forward(asked, one, entry)
     sizes = {INPUT: one.tensors.gradients[INPUT], **one.sizes, **one.others}
     assert sum(sizes[name] for name in done.held) == pytest.approx(sum(one.kept.values()), rel=1e-9)
-    assert sum(block.size for block in done.held.values()) == memory.allocated - output.size
+    asked.give(output)
+    played = play(asked)
+    assert sum(played.blocks[tensor] for tensor in done.held.values()) == played.end.allocated
 
 
 @pytest.mark.parametrize(
@@ -119,14 +121,15 @@ def test_nothing_is_left_but_the_gradient_of_the_input(
     model: str, layer: Layer, recompute: str, modules: tuple[str, ...], unfused: tuple[Part, ...]
 ) -> None:
     one = plan(named(model), layer, 2, recompute, modules, unfused=unfused)
-    memory = Allocator()
+    asked = Requests()
     size = one.tensors.gradients[INPUT]
-    done, output = forward(memory, one, memory.take(size))
-    gradient = backward(memory, done, memory.take(size), None)
-    memory.give(output)
-    assert memory.allocated == gradient.size
-    memory.give(gradient)
-    assert memory.allocated == 0
+    done, output = forward(asked, one, asked.take(size))
+    gradient = backward(asked, done, asked.take(size), None)
+    asked.give(output)
+    asked.mark()
+    asked.give(gradient)
+    played = play(asked)
+    assert [moment.allocated for moment in played.moments] == [played.blocks[gradient], 0]
 
 
 def test_attention_that_writes_its_scores_keeps_softmax_mask_and_dropped_softmax() -> None:
@@ -137,8 +140,8 @@ def test_attention_that_writes_its_scores_keeps_softmax_mask_and_dropped_softmax
     sizes = {name: one.sizes[name] for name in ("softmax", "dropped softmax", "attention mask")}
     assert sizes == {"softmax": 2 * scores, "dropped softmax": 2 * scores, "attention mask": scores}
     assert set(sizes) <= one.stays
-    memory = Allocator()
-    done, _ = forward(memory, one, memory.take(one.tensors.gradients[INPUT]))
+    asked = Requests()
+    done, _ = forward(asked, one, asked.take(one.tensors.gradients[INPUT]))
     sizes = {INPUT: one.tensors.gradients[INPUT], **one.sizes}
     assert sum(sizes[name] for name in done.held) == pytest.approx(sum(one.kept.values()))
 
@@ -149,9 +152,9 @@ def test_a_compiled_layer_frees_tensors_that_pythons_variables_still_name() -> N
     compiled = LayerPlan(eager.tensors, eager.kept, again=True, gradient=0.0, eager=False)
     peaks = []
     for one in (eager, compiled):
-        memory = Allocator()
-        forward(memory, one, memory.take(one.tensors.gradients[INPUT]))
-        peaks.append(memory.most_allocated)
+        asked = Requests()
+        forward(asked, one, asked.take(one.tensors.gradients[INPUT]))
+        peaks.append(play(asked).most_allocated)
     hidden = 2 * ROWS * arch.hidden
     assert peaks[0] - peaks[1] >= hidden
 

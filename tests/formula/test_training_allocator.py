@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import inf
+from random import Random
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from railwright.training.allocator import BLOCK, MIB, Allocator, Block
+from railwright.training.allocator import Requests, play
+from railwright.training.kernel_allocator import BLOCK, MIB
 
 
 @pytest.mark.parametrize(
@@ -27,53 +29,55 @@ from railwright.training.allocator import BLOCK, MIB, Allocator, Block
     ],
 )
 def test_segments_of_published_sizes(size: int, segment: int, rest: int) -> None:
-    memory = Allocator()
-    block = memory.take(size)
-    assert memory.reserved == segment
-    assert block.size == segment - rest
-    assert (block.behind.size if block.behind else 0) == rest
+    asked = Requests()
+    asked.take(size)
+    played = play(asked)
+    assert played.end.reserved == segment
+    assert played.end.allocated == played.blocks[0] == segment - rest
 
 
 def test_the_smallest_block_that_holds_a_tensor_is_taken_and_neighbours_join() -> None:
-    memory = Allocator()
-    large, small = memory.take(60 * MIB), memory.take(40 * MIB)
-    memory.give(large)
-    memory.give(small)
-    first = memory.take(38 * MIB)
-    assert first.segment == small.segment
-    second = memory.take(30 * MIB)
-    assert second.segment == large.segment
-    assert memory.reserved == 100 * MIB
-    memory.give(second)
-    again = memory.take(60 * MIB)
-    assert (again.segment, again.offset, again.size) == (large.segment, 0, 60 * MIB)
+    asked = Requests()
+    large, small = asked.take(60 * MIB), asked.take(40 * MIB)
+    asked.give(large)
+    asked.give(small)
+    # into the segment of 40 MiB: one of 60 is still left for the next two
+    first = asked.take(38 * MIB)
+    second = asked.take(30 * MIB)
+    asked.mark()
+    asked.give(second)
+    again = asked.take(60 * MIB)
+    asked.mark()
     # a hole between two tensors holds nothing larger than itself
-    memory.give(first)
-    memory.take(20 * MIB)
-    memory.take(21 * MIB)
-    assert memory.reserved == 122 * MIB
+    asked.give(first)
+    asked.take(20 * MIB)
+    asked.take(21 * MIB)
+    played = play(asked)
+    assert [moment.reserved for moment in played.moments] == [100 * MIB, 100 * MIB, 122 * MIB]
+    assert played.blocks[again] == 60 * MIB
 
 
 def test_segments_that_grow_leave_no_holes_behind_their_last_tensor() -> None:
-    plain, growing = Allocator(), Allocator(expandable=True)
-    for memory in (plain, growing):
-        for size in (30, 50, 70):
-            memory.give(memory.take(size * MIB))
-    assert plain.reserved == 150 * MIB
+    asked = Requests()
+    for size in (30, 50, 70):
+        asked.give(asked.take(size * MIB))
+    assert play(asked).end.reserved == 150 * MIB
     # pages of 20 MiB: 40, then 60, then 80
-    assert growing.reserved == 80 * MIB
+    assert play(asked, expandable=True).end.reserved == 80 * MIB
 
 
 def test_unused_segments_go_back_when_memory_ends() -> None:
-    memory = Allocator(capacity=100 * MIB)
-    held = memory.take(30 * MIB)
-    memory.give(memory.take(60 * MIB))
-    memory.take(66 * MIB)
-    assert (memory.retries, memory.reserved) == (1, 96 * MIB)
+    asked = Requests()
+    asked.take(30 * MIB)
+    asked.give(asked.take(60 * MIB))
+    asked.take(66 * MIB)
+    asked.mark()
     # nothing is free now: the tensor gets its memory, and what is missing can be read off
-    memory.take(20 * MIB)
-    assert (memory.retries, memory.most_reserved) == (2, 116 * MIB)
-    memory.give(held)
+    asked.take(20 * MIB)
+    played = play(asked, capacity=100 * MIB)
+    before, end = played.moments
+    assert (before.retries, before.reserved) == (1, 96 * MIB)
+    assert (end.retries, played.most_reserved) == (2, 116 * MIB)
 
 
 @dataclass
@@ -121,6 +125,10 @@ class Slow:
         split = hole - need >= BLOCK if small else hole - need > MIB
         self.segments[number][2][owner] = (start, need if split else hole)
 
+    @property
+    def allocated(self) -> int:
+        return sum(size for segment in self.segments for _, size in segment[2].values())
+
     def give(self, owner: int) -> None:
         for segment in self.segments:
             segment[2].pop(owner, None)
@@ -138,29 +146,51 @@ class Slow:
 )
 def test_it_reserves_what_the_slow_one_does(steps: list[int], capacity: float) -> None:
     """Positive numbers are tensors that come, negative ones name one that goes."""
-    fast, slow = Allocator(capacity), Slow(capacity)
-    live: dict[int, Block] = {}
+    asked, slow = Requests(), Slow(capacity)
+    live: dict[int, int] = {}
+    expected = []
     for number, step in enumerate(steps):
         if step > 0:
-            live[number] = fast.take(step)
+            live[number] = asked.take(step)
             slow.take(number, step)
         elif live:
             owner = sorted(live)[-step % len(live)]
-            fast.give(live.pop(owner))
+            asked.give(live.pop(owner))
             slow.give(owner)
-        assert (fast.reserved, fast.retries) == (slow.reserved, slow.retries)
-        assert fast.allocated == sum(block.size for block in live.values())
-    for block in live.values():
-        fast.give(block)
-    assert fast.allocated == 0
-    assert sum(size for pool in fast._free.values() for size, *_ in pool) == fast.reserved
+        asked.mark()
+        expected.append((slow.allocated, slow.reserved, slow.retries))
+    for tensor in live.values():
+        asked.give(tensor)
+    *moments, end = play(asked, capacity).moments
+    assert [(one.allocated, one.reserved, one.retries) for one in moments] == expected
+    assert end.allocated == 0
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.one_of(st.integers(1, 80 * MIB), st.integers(1, 2 * MIB)), min_size=1, max_size=40),
+    st.randoms(),
+)
+def test_a_segment_that_grew_is_whole_again_once_all_is_free(sizes: list[int], random: Random) -> None:
+    """In whatever order tensors go: what filled it fits again without growth."""
+    asked = Requests()
+    live = [asked.take(size) for size in sizes]
+    asked.mark()
+    random.shuffle(live)
+    for tensor in live:
+        asked.give(tensor)
+    for size in sizes:
+        asked.take(size)
+    full, again = play(asked, expandable=True).moments
+    assert (again.allocated, again.reserved) == (full.allocated, full.reserved)
 
 
 def test_far_over_capacity_a_release_looks_at_unused_segments_only() -> None:
     # memory ends at every tensor of 15 MiB, and each segment keeps a hole of 4 MiB: looking at all holes each
-    # time, 20,000 times 20,000 of them, takes a minute
-    memory = Allocator(capacity=MIB)
+    # time, 20,000 times 20,000 of them, takes a second
+    asked = Requests()
     for _ in range(20_000):
-        memory.give(memory.take(15 * MIB))
-        memory.take(12 * MIB)
-    assert (memory.retries, memory.reserved) == (20_000, 20_000 * 16 * MIB)
+        asked.give(asked.take(15 * MIB))
+        asked.take(12 * MIB)
+    end = play(asked, capacity=MIB).end
+    assert (end.retries, end.reserved) == (20_000, 20_000 * 16 * MIB)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from math import sqrt
 from statistics import NormalDist
 
@@ -12,9 +13,10 @@ from railwright.model.architecture import Transformer
 from railwright.model.pattern import Layer
 from railwright.spec.lora import Lora, LoraTarget
 from railwright.spec.training import Overlap, RecomputeModule
-from railwright.training.allocator import MIB, Allocator
+from railwright.training.allocator import Requests, play
 from railwright.training.cached import _plans, cached
 from railwright.training.kept import layer_kept
+from railwright.training.kernel_allocator import MIB
 from railwright.training.memory import SYSTEM, peak_memory
 from railwright.training.plan import check
 from railwright.training.replay import Replay
@@ -104,10 +106,10 @@ def test_a_layer_holds_between_its_passes_what_is_added_up(
             recompute="selective" if modules else "none", recompute_modules=modules or ("core_attn",)
         )
         wanted = wanted.model_copy(update={"dtype": dtype})
-        memory = Allocator()
-        entry = memory.take(2 * 2 * 4096 * arch.hidden)
-        done, _ = forward(memory, _plans(wanted, arch, kind)[0], entry)
-        held = sum(block.size for block in done.held.values())
+        asked = Requests()
+        entry = asked.take(2 * 2 * 4096 * arch.hidden)
+        done, _ = forward(asked, _plans(wanted, arch, kind)[0], entry)
+        held = sum(asked.sizes[tensor] for tensor in done.held.values())
         assert held == pytest.approx(layer_kept(wanted, arch, kind), rel=0.01)
 
 
@@ -141,11 +143,11 @@ def test_frozen_weights_have_no_copy() -> None:
         32,
         False,
         {("dense", True): _plans(wanted, DENSE, "dense")},
-        Allocator(),
+        Requests(),
     )
     replay.start()
     weights = replay.states["weights"]
-    assert weights < replay.memory.most_allocated < 1.2 * weights
+    assert weights < play(replay.memory).most_allocated < 1.2 * weights
 
 
 @pytest.mark.parametrize(
@@ -161,14 +163,15 @@ def test_casts_of_weights_are_not_there_when_these_move_into_their_buffer(
     wanted = wide(zero=1).model_copy(update={"dtype": dtype})
     shape = stage_shapes(arch, wanted.layout)[0]
     plans = {("dense", True): _plans(wanted, arch, "dense")}
-    replay = Replay(wanted, arch, shape, 32, False, plans, Allocator(expandable=True))
+    replay = Replay(wanted, arch, shape, 32, False, plans, Requests())
     start: list[int] = []
-    replay.always = lambda: start.append(replay.memory.most_allocated)  # type: ignore[method-assign]
+    grown = partial(play, expandable=True)
+    replay.always = lambda: start.append(grown(replay.memory).most_allocated)  # type: ignore[method-assign]
     replay.start()
     each = max(bytes_each + 4, replay.states["weights"] / shape.dense_total + 4 + 4 / 32)
     assert start == [pytest.approx(each * shape.dense_total, rel=0.02)]
     held = sum(size for name, size in replay.states.items() if name in ("weights", "gradients"))
-    assert replay.memory.allocated == pytest.approx(held + 4 * shape.dense_total / 32, rel=0.02)
+    assert grown(replay.memory).end.allocated == pytest.approx(held + 4 * shape.dense_total / 32, rel=0.02)
 
 
 AWAY = {"offload": ("optimizer",)}
@@ -264,16 +267,16 @@ def test_a_step_leaves_nothing_behind_but_the_optimizers_moments(
     shape = stage_shapes(DENSE, layout)[0]
     kind: Layer = "dense"
     replay = (DeepSpeedReplay if software == "megatron-2021" else Replay)(
-        wanted, DENSE, shape, 4, False, {(kind, True): _plans(wanted, DENSE, kind)}, Allocator()
+        wanted, DENSE, shape, 4, False, {(kind, True): _plans(wanted, DENSE, kind)}, Requests()
     )
     replay.start()
-    held = []
     for step in range(3):
         for unit in order:
             replay.run(unit)
         assert not replay.flights
         replay.update(step)
-        held.append(replay.memory.allocated)
+        replay.memory.mark()
+    *held, _ = (moment.allocated for moment in play(replay.memory).moments)
     # a block keeps up to 1 MiB that it is not worth splitting off
     assert held == pytest.approx([held[0]] * 3, abs=len(replay.weights) * MIB)
 

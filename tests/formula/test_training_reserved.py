@@ -21,7 +21,15 @@ from railwright.study.foretold import foretold_warnings
 from railwright.study.result import JobResult
 from railwright.study.runner import run
 from railwright.training import simulate
-from railwright.training.cached import Reserved, cached, crowded, is_held, relies_on_growth, reserved
+from railwright.training.cached import (
+    Reserved,
+    cached,
+    crowded,
+    is_held,
+    relies_on_growth,
+    requests_of,
+    reserved,
+)
 from railwright.training.memory import GIB, peak_memory
 from training_cases import DENSE, job, machine, priced, wide
 
@@ -54,12 +62,12 @@ def test_stages_that_hold_and_run_the_same_are_replayed_once(monkeypatch: pytest
     """All of GPipe's stages but the ends; 1F1B's hold one pass less each."""
     replayed = []
 
-    def counted(*args: object, **options: object) -> object:
+    def counted(*args: object) -> object:
         replayed.append(args[3])
-        return cached(*args, **options)  # type: ignore[arg-type]
+        return requests_of(*args)  # type: ignore[arg-type]
 
-    monkeypatch.setattr("railwright.training.cached.cached", counted)
-    for schedule_, stages in (("gpipe", [7, 1, 0, 7]), ("1f1b", [7, 6, 5, 4, 3, 2, 1, 0, 0])):
+    monkeypatch.setattr("railwright.training.cached.requests_of", counted)
+    for schedule_, stages in (("gpipe", [7, 1, 0]), ("1f1b", [7, 6, 5, 4, 3, 2, 1, 0])):
         wanted = wide(pipeline=8, schedule=schedule_)
         replayed.clear()
         held = reserved(wanted, DENSE, FABRIC, peak_memory(wanted, DENSE, FABRIC, CAPACITY))

@@ -21,7 +21,7 @@ from railwright.model.pattern import Layer, is_routed
 from railwright.model.tensor_lists import with_received
 from railwright.model.tensors import layer_tensors
 from railwright.spec.training import TrainingJob
-from railwright.training.allocator import Allocator
+from railwright.training.allocator import Requests, play
 from railwright.training.deepspeed import runs_engine
 from railwright.training.eras import era_of
 from railwright.training.kept import attention_kept, layer_kept_parts, scores_once
@@ -82,6 +82,40 @@ class Cached:
     retries: int
 
 
+def requests_of(job: TrainingJob, arch: Transformer, fabric: Fabric, stage: int) -> Requests:
+    """What one GPU of a stage asks of its allocator in `STEPS` steps; the job must have passed `plan.check`.
+
+    Marks: after the passes of the last but one step, and of the last one.
+    """
+    ranks = Sizes.of(job, fabric).replicas
+    order, shape = _order(job, fabric, stage), stage_shapes(arch, job.layout, job.lora)[stage]
+    plans = _stage_plans(job, arch, shape)
+    kind = DeepSpeedReplay if runs_engine(job) else Replay
+    asked = Requests()
+    replay = kind(job, arch, shape, ranks, weighs_one_byte(job, fabric.generation), plans, asked)
+    replay.start()
+    for step in range(STEPS):
+        if step == STEPS - 1:
+            asked.mark()
+        for unit in order:
+            replay.run(unit)
+        if step == STEPS - 1:
+            asked.mark()
+        replay.update(step)
+    return asked
+
+
+def held_of(asked: Requests, capacity: float = inf, expandable: bool = False) -> Cached:
+    """What the allocator holds of a GPU that asks for this (`requests_of`).
+
+    capacity    bytes that the allocator can have of a GPU
+    expandable  segments that grow (PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True)
+    """
+    played = play(asked, capacity, expandable)
+    before, second, end = played.moments
+    return Cached(played.most_allocated, played.most_reserved, second.reserved, end.retries - before.retries)
+
+
 def cached(
     job: TrainingJob,
     arch: Transformer,
@@ -90,32 +124,17 @@ def cached(
     capacity: float = inf,
     expandable: bool | None = None,
 ) -> Cached | None:
-    """Replay two steps of one stage on the allocator; the job must have passed `plan.check`.
+    """Replay two steps of one stage on the allocator (`requests_of`, `held_of`).
 
-    capacity    bytes that the allocator can have of a GPU
-    expandable  segments that grow (PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True); default: what the job's
-                era does
+    expandable  default: what the job's era does
 
     None where the era is not PyTorch's.
     """
-    layout, era = job.layout, era_of(job)
-    if era.allocator == "jax":
+    allocator = era_of(job).allocator
+    if allocator == "jax":
         return None
-    ranks = Sizes.of(job, fabric).replicas
-    order, shape = _order(job, fabric, stage), stage_shapes(arch, layout, job.lora)[stage]
-    plans = _stage_plans(job, arch, shape)
-    memory = Allocator(capacity, era.allocator == "growing" if expandable is None else expandable)
-    kind = DeepSpeedReplay if runs_engine(job) else Replay
-    replay = kind(job, arch, shape, ranks, weighs_one_byte(job, fabric.generation), plans, memory)
-    replay.start()
-    second = retries = 0
-    for step in range(STEPS):
-        retries = memory.retries
-        for unit in order:
-            replay.run(unit)
-        second = memory.reserved
-        replay.update(step)
-    return Cached(memory.most_allocated, memory.most_reserved, second, memory.retries - retries)
+    growing = allocator == "growing" if expandable is None else expandable
+    return held_of(requests_of(job, arch, fabric, stage), capacity, growing)
 
 
 def reserved(
@@ -130,26 +149,27 @@ def reserved(
     memory  `peak_memory` of the job
     stages  that are looked at; default: all
     """
+    allocator = era_of(job).allocator
+    if allocator == "jax":
+        return None
     looked = range(job.layout.pipeline) if stages is None else stages
     # stages that hold and run the same are replayed once: all of GPipe's but the ends
     alike = {stage: _alike(job, arch, fabric, stage) for stage in looked}
     first = {key: stage for stage, key in reversed(alike.items())}
-    once = {key: cached(job, arch, fabric, stage) for key, stage in first.items()}
-    found = {stage: once[key] for stage, key in alike.items()}
-    most, stage = max((one.reserved if one else 0, stage) for stage, one in found.items())
-    fullest = found[stage]
-    if fullest is None:
-        return None
+    asked = {stage: requests_of(job, arch, fabric, stage) for stage in first.values()}
+    found = {stage: held_of(one, expandable=allocator == "growing") for stage, one in asked.items()}
+    most, stage = max((found[first[key]].reserved, stage) for stage, key in alike.items())
+    fullest = first[alike[stage]]
     system = memory.parts[SYSTEM]
     room = memory.capacity - system
-    full = [first[key] for key, one in once.items() if one and one.reserved > room]
-    grown = [cached(job, arch, fabric, s, expandable=True) for s in (first.values() if full else (stage,))]
-    again = [one for s in full if (one := cached(job, arch, fabric, s, room))]
+    full = [stage for stage, one in found.items() if one.reserved > room]
+    grown = [held_of(asked[s], expandable=True) for s in (asked if full else (fullest,))]
+    again = [held_of(asked[s], room, allocator == "growing") for s in full]
     return Reserved(
         stage,
         most,
-        most - fullest.allocated,
-        max(one.reserved for one in grown if one),
+        most - found[fullest].allocated,
+        max(one.reserved for one in grown),
         system,
         max((one.retries for one in again), default=0),
         max((one.reserved - room for one in again if one.reserved > room), default=0.0),

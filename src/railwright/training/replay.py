@@ -1,4 +1,4 @@
-"""One GPU of a pipeline stage on a caching allocator: states, passes in their order, optimizer steps."""
+"""What one GPU of a pipeline stage asks of its allocator: states, passes in their order, optimizer steps."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from railwright.model.pattern import Layer
 from railwright.model.tensor_lists import RECEIVED
 from railwright.spec.training import TrainingJob
 from railwright.training.again import layers_again
-from railwright.training.allocator import Allocator, Block
+from railwright.training.allocator import Requests, Tensor
 from railwright.training.kept import OF_HEAD, layers_away, stage_activations, stays_of_head
 from railwright.training.moved import Buffer, buffers
 from railwright.training.muon import ITERATION
@@ -47,11 +47,11 @@ class Flight:
     """One microbatch of one chunk between its passes.
 
     layers  what each layer holds
-    more    blocks that are freed when its backward pass begins
+    more    tensors that are freed when its backward pass begins
     """
 
     layers: list[LayerPass] = field(default_factory=list)
-    more: list[Block] = field(default_factory=list)
+    more: list[Tensor] = field(default_factory=list)
 
 
 @dataclass(eq=False)
@@ -69,7 +69,7 @@ class Replay:
     ranks: int
     one_copy: bool
     plans: Plans
-    memory: Allocator
+    memory: Requests
 
     def __post_init__(self) -> None:
         job, shape = self.job, self.shape
@@ -101,7 +101,7 @@ class Replay:
             found.append((c, "ends", self.shape.head * chunk.head))
         return [one for one in found if one[2]]
 
-    def take(self, size: float) -> Block:
+    def take(self, size: float) -> Tensor:
         return self.memory.take(size)
 
     def once(self, size: float) -> None:
@@ -109,16 +109,16 @@ class Replay:
         if size:
             self.memory.give(self.memory.take(size))
 
-    def each(self, *sizes: float, of: Buffer | None = None) -> list[Block]:
+    def each(self, *sizes: float, of: Buffer | None = None) -> list[Tensor]:
         """Tensors for every weight, or for those of one buffer, one after another; so many bytes together of
         each kind."""
         weights = [w for c, part, w in self.made if of is None or (c == of.chunk and part in of.parts)]
         total = sum(weights)
         return [self.take(size * weight / total) for weight in weights for size in sizes if size]
 
-    def give(self, blocks: Sequence[Block]) -> None:
-        for block in blocks:
-            self.memory.give(block)
+    def give(self, tensors: Sequence[Tensor]) -> None:
+        for tensor in tensors:
+            self.memory.give(tensor)
 
     def start(self) -> None:
         """Weights one by one, buffers of weights that move and of gradients, and fp32 masters.
@@ -148,7 +148,7 @@ class Replay:
         self.each(casts / 2, casts / 2)
         self.always()
 
-    def in_passes(self) -> list[Block]:
+    def in_passes(self) -> list[Tensor]:
         """What is gathered, waits to be reduced or is on its way, but at the optimizer's step."""
         return [self.take(size) for name in IN_PASSES if (size := self.states.get(name))]
 
@@ -191,7 +191,7 @@ class Replay:
         self.finish(back, gradient)
         self.leave(ahead, flight, output)
 
-    def enter(self, unit: Unit) -> tuple[Flight, Block]:
+    def enter(self, unit: Unit) -> tuple[Flight, Tensor]:
         """A forward pass up to its last layer's output."""
         flight, layers = Flight(), self.chunks[unit.chunk]
         output = self.arrived(unit, flight)
@@ -200,7 +200,7 @@ class Replay:
             self.depart(flight, layers)
         return flight, output
 
-    def layer(self, flight: Flight, layers: Sequence[OneLayer], entry: Block) -> Block:
+    def layer(self, flight: Flight, layers: Sequence[OneLayer], entry: Tensor) -> Tensor:
         """The next layer's forward pass; returns its output."""
         plans = self.plans[layers[len(flight.layers)]]
         done, output = forward(self.memory, plans[self.turn % len(plans)], entry)
@@ -214,8 +214,8 @@ class Replay:
             flight.layers[-2].send(self.memory)
 
     def layer_back(
-        self, flight: Flight, gradient: Block, into: list[Block] | None, named: bool = False
-    ) -> Block:
+        self, flight: Flight, gradient: Tensor, into: list[Tensor] | None, named: bool = False
+    ) -> Tensor:
         """The last layer's backward pass that is left; it and the one before come back from the host."""
         for done in flight.layers[-2:]:
             done.fetch(self.memory)
@@ -225,7 +225,7 @@ class Replay:
             self.leaving = None
         return gradient
 
-    def leave(self, unit: Unit, flight: Flight, output: Block) -> None:
+    def leave(self, unit: Unit, flight: Flight, output: Tensor) -> None:
         """The end of a forward pass: norm, product and loss, or the next stage."""
         self.flights[unit.chunk, unit.microbatch] = flight
         if not self.shape.chunks[unit.chunk].head:
@@ -239,7 +239,7 @@ class Replay:
         flight.more.append(self.take(self.tensors.waiting - 2 * part))
         self.give(self.loss())
 
-    def loss(self) -> list[Block]:
+    def loss(self) -> list[Tensor]:
         """What a pass of the loss makes beside what it keeps between its passes, as so many copies of 16-bit
         logits."""
         beside = self.tensors.head_backward["logits"] - self.tensors.waiting
@@ -247,17 +247,17 @@ class Replay:
         sizes = [one] * int(beside / one + 1e-9)
         return [self.take(size) for size in (*sizes, beside - sum(sizes)) if size >= 1]
 
-    def arrived(self, unit: Unit, flight: Flight) -> Block:
+    def arrived(self, unit: Unit, flight: Flight) -> Tensor:
         """What the first layer of a pass reads; an embedding keeps what its norm and its dropout need."""
         if self.shape.chunks[unit.chunk].embedding:
             flight.more += [self.take(size) for size in self.tensors.embedded]
         return self.take(self.full / self.split)
 
-    def left(self, output: Block, flight: Flight) -> None:
+    def left(self, output: Tensor, flight: Flight) -> None:
         """What becomes of a pass's output: it is sent and freed."""
         self.memory.give(output)
 
-    def turned(self, unit: Unit) -> Block:
+    def turned(self, unit: Unit) -> Tensor:
         """The beginning of a backward pass: the gradient of its last layer's output.
 
         Logits and their gradient have gone with the head's product when the final norm's gradient comes.
@@ -276,11 +276,11 @@ class Replay:
         flight.more = []
         return gradient
 
-    def returned(self, flight: Flight) -> Block:
+    def returned(self, flight: Flight) -> Tensor:
         """The gradient of a pass's output, from the next stage."""
         return self.take(self.full / self.split)
 
-    def finish(self, unit: Unit, gradient: Block) -> None:
+    def finish(self, unit: Unit, gradient: Tensor) -> None:
         """The layers' backward passes, and the embedding's."""
         flight = self.flights.pop((unit.chunk, unit.microbatch))
         gradient = self.layers(unit, flight, gradient)
@@ -289,7 +289,7 @@ class Replay:
             self.weight_gradient(size, unit)
         self.memory.give(gradient)
 
-    def layers(self, unit: Unit, flight: Flight, gradient: Block) -> Block:
+    def layers(self, unit: Unit, flight: Flight, gradient: Tensor) -> Tensor:
         """From the gradient of the last layer's output to that of the first one's input."""
         self.give(flight.more)
         while flight.layers:
@@ -303,7 +303,7 @@ class Replay:
         elif size:
             into.append(self.take(size))
 
-    def gradients(self, unit: Unit) -> list[Block] | None:
+    def gradients(self, unit: Unit) -> list[Tensor] | None:
         """Where a pass's gradients of weights stay; None where they are added to sums and freed."""
         return None
 

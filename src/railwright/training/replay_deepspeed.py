@@ -1,11 +1,11 @@
-"""One GPU of a stage under DeepSpeed's pipeline engine, on a caching allocator.
+"""What one GPU of a stage under DeepSpeed's pipeline engine asks of its allocator.
 
 Versions as in `deepspeed`: ZeRO-1 with fp16 of February 2022, BF16_Optimizer of April 2022.
 """
 
 from __future__ import annotations
 
-from railwright.training.allocator import Block
+from railwright.training.allocator import Tensor
 from railwright.training.deepspeed import BUCKET, SECOND_GRADIENTS
 from railwright.training.replay import Flight, Replay
 from railwright.training.route import Unit
@@ -24,7 +24,7 @@ class DeepSpeedReplay(Replay):
         self.sums = SECOND_GRADIENTS in self.states
         self.state = self.states.get(STATES, 0.0) / 3
         self.part = self.full / self.job.layout.tensor
-        self.live: list[Block] = []
+        self.live: list[Tensor] = []
         self.seen: set[int] = set()
         self.layered = False
 
@@ -51,7 +51,7 @@ class DeepSpeedReplay(Replay):
             self.give([zeros])
         self.always()
 
-    def arrived(self, unit: Unit, flight: Flight) -> Block:
+    def arrived(self, unit: Unit, flight: Flight) -> Tensor:
         """The engine receives into a buffer, clones that, clones again and makes the parts whole."""
         if self.shape.chunks[unit.chunk].embedding:
             return super().arrived(unit, flight)
@@ -64,7 +64,7 @@ class DeepSpeedReplay(Replay):
         self.give(parts)
         return whole
 
-    def whole(self) -> Block:
+    def whole(self) -> Tensor:
         """A tensor made whole of the tensor ranks' parts: a flat one, NCCL's list of them as one, and a copy
         (runtime/utils.py, PartitionedTensor.full)."""
         flat = self.take(self.full)
@@ -73,37 +73,37 @@ class DeepSpeedReplay(Replay):
         self.give([flat])
         return whole
 
-    def left(self, output: Block, flight: Flight) -> None:
+    def left(self, output: Tensor, flight: Flight) -> None:
         if self.job.layout.tensor == 1:
             flight.more.append(output)
             return
         flight.more.append(self.take(self.part))
         self.give([output])
 
-    def returned(self, flight: Flight) -> Block:
+    def returned(self, flight: Flight) -> Tensor:
         if self.job.layout.tensor == 1:
             return self.take(self.full)
         flight.more.append(self.whole())
         return self.whole()
 
-    def layers(self, unit: Unit, flight: Flight, gradient: Block) -> Block:
+    def layers(self, unit: Unit, flight: Flight, gradient: Tensor) -> Tensor:
         """The engine names output and gradient until the end (pipe/engine.py, _exec_backward_pass)."""
         first = gradient
         while flight.layers:
-            gradient = self.layer_back(flight, gradient, self.gradients(unit), named=gradient is first)
+            gradient = self.layer_back(flight, gradient, self.gradients(unit), named=gradient == first)
         # a piece without layers hands on the gradient that came
-        self.give([*([] if gradient is first else [first]), *flight.more])
+        self.give([*([] if gradient == first else [first]), *flight.more])
         if self.job.layout.tensor > 1:
             self.once(self.part)
         return gradient
 
-    def turned(self, unit: Unit) -> Block:
+    def turned(self, unit: Unit) -> Tensor:
         if self.sums:
             self.give(self.live)
             self.live = []
         return super().turned(unit)
 
-    def finish(self, unit: Unit, gradient: Block) -> None:
+    def finish(self, unit: Unit, gradient: Tensor) -> None:
         super().finish(unit, gradient)
         if self.sums:
             # each is added in fp32 (bf16_optimizer.py, update_hp_grads)
@@ -111,7 +111,7 @@ class DeepSpeedReplay(Replay):
                 self.once(4 * weight)
         self.seen.add(unit.chunk)
 
-    def gradients(self, unit: Unit) -> list[Block] | None:
+    def gradients(self, unit: Unit) -> list[Tensor] | None:
         """Gradients stay where autograd makes them first."""
         return None if not self.sums and unit.chunk in self.seen else self.live
 

@@ -1,4 +1,4 @@
-"""One layer's passes on a caching allocator: tensors are made, kept and freed as autograd does it."""
+"""What one layer's passes ask of the allocator: tensors are made, kept and freed as autograd does it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from functools import cached_property
 
 from railwright.model.norms import COPIED
 from railwright.model.tensor_lists import INPUT, OUTPUT, LayerTensors
-from railwright.training.allocator import Allocator, Block
+from railwright.training.allocator import Requests, Tensor
 
 
 @dataclass(frozen=True)
@@ -84,23 +84,23 @@ class LayerPass:
     """One microbatch in one layer: what it holds between its passes, and what of it went to the host."""
 
     plan: LayerPlan
-    held: dict[str, Block] = field(default_factory=dict)
+    held: dict[str, Tensor] = field(default_factory=dict)
     sent: dict[str, int] = field(default_factory=dict)
 
-    def send(self, memory: Allocator) -> None:
+    def send(self, memory: Requests) -> None:
         """What it holds goes to the host."""
-        self.sent = {name: block.size for name, block in self.held.items()}
-        for block in self.held.values():
-            memory.give(block)
+        self.sent = {name: memory.sizes[tensor] for name, tensor in self.held.items()}
+        for tensor in self.held.values():
+            memory.give(tensor)
         self.held = {}
 
-    def fetch(self, memory: Allocator) -> None:
+    def fetch(self, memory: Requests) -> None:
         """What went to the host comes back."""
         self.held.update({name: memory.take(size) for name, size in self.sent.items()})
         self.sent = {}
 
 
-def forward(memory: Allocator, plan: LayerPlan, entry: Block) -> tuple[LayerPass, Block]:
+def forward(memory: Requests, plan: LayerPlan, entry: Tensor) -> tuple[LayerPass, Tensor]:
     """Run a layer on its input; returns what it holds, the input included, and its output."""
     held = LayerPass(plan)
     if plan.again:
@@ -115,8 +115,8 @@ def forward(memory: Allocator, plan: LayerPlan, entry: Block) -> tuple[LayerPass
 
 
 def backward(
-    memory: Allocator, done: LayerPass, gradient: Block, weights: list[Block] | None, named: bool = False
-) -> Block:
+    memory: Requests, done: LayerPass, gradient: Tensor, weights: list[Tensor] | None, named: bool = False
+) -> Tensor:
     """Run a layer back from the gradient of its output; returns that of its input.
 
     weights  takes the gradients of weights that stay; None where they are freed once they are added
@@ -129,13 +129,13 @@ def backward(
     for name in plan.others:
         # what runs again starts from them
         memory.give(live.pop(name))
-    held: list[Block] = []
+    held: list[Tensor] = []
     if plan.again:
         live = _run(memory, plan, live, frozenset((INPUT, *plan.first_kept)))
         held = [live.pop(OUTPUT)]
         if not named:
             held.append(gradient)
-    flowing: dict[str, Block] = {OUTPUT: gradient}
+    flowing: dict[str, Tensor] = {OUTPUT: gradient}
     uses = {gradient: 2 if named or plan.again else 1}
 
     for i, op in reversed(list(enumerate(plan.tensors.operators))):
@@ -153,24 +153,24 @@ def backward(
                 memory.give(made)
             else:
                 weights.append(made)
-        for block in out:
-            _drop(memory, uses, block)
+        for one in out:
+            _drop(memory, uses, one)
         for tensor in op.keeps:
             if plan.first_kept[tensor] == i and tensor in live:
                 memory.give(live.pop(tensor))
-    for block in (*held, *live.values()):
-        memory.give(block)
+    for one in (*held, *live.values()):
+        memory.give(one)
     done.held = {}
     return flowing[INPUT]
 
 
 def _flow(
-    memory: Allocator,
+    memory: Requests,
     plan: LayerPlan,
-    flowing: dict[str, Block],
-    uses: dict[Block, int],
+    flowing: dict[str, Tensor],
+    uses: dict[Tensor, int],
     tensor: str,
-    same: Block | None,
+    same: Tensor | None,
 ) -> None:
     """The gradient of one tensor that an operator reads; a second one is added to the first."""
     size = plan.tensors.gradients.get(tensor, 0.0)
@@ -193,22 +193,22 @@ def _flow(
         flowing[tensor] = total
     else:
         total = before
-    for block in (before, made):
-        if block is not total:
-            _drop(memory, uses, block)
+    for one in (before, made):
+        if one != total:
+            _drop(memory, uses, one)
 
 
-def _drop(memory: Allocator, uses: dict[Block, int], block: Block) -> None:
+def _drop(memory: Requests, uses: dict[Tensor, int], gradient: Tensor) -> None:
     """One use less of a gradient; after the last one it is freed."""
-    uses[block] -= 1
-    if not uses[block]:
-        del uses[block]
-        memory.give(block)
+    uses[gradient] -= 1
+    if not uses[gradient]:
+        del uses[gradient]
+        memory.give(gradient)
 
 
 def _run(
-    memory: Allocator, plan: LayerPlan, live: dict[str, Block], stays: frozenset[str]
-) -> dict[str, Block]:
+    memory: Requests, plan: LayerPlan, live: dict[str, Tensor], stays: frozenset[str]
+) -> dict[str, Tensor]:
     """The forward pass: what is not kept is freed once it was read for the last time."""
     live = dict(live)
     for i, op in enumerate(plan.tensors.operators):
@@ -216,7 +216,7 @@ def _run(
         for tensor, size in op.makes.items():
             if size:
                 live[tensor] = memory.take(size)
-        if beside:
+        if beside is not None:
             memory.give(beside)
         for tensor in plan.freed[i]:
             if tensor in live and tensor not in stays and tensor != OUTPUT:
