@@ -8,6 +8,7 @@ still uses are not modelled, nor pages in the middle of a growing segment that g
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import inf
 
@@ -47,6 +48,36 @@ class Requests:
     def mark(self) -> None:
         """Remember this moment."""
         self.marks.append(len(self.asked))
+
+    def repeat(self, part: Part, given: Sequence[Tensor]) -> list[Tensor]:
+        """Ask what a part does, with other tensors for those that it was given; returns, for every tensor of
+        the part, which one it is here."""
+        first, made = len(self.sizes), part.sizes
+        here = [*given, *range(first, first + len(made))]
+        self.sizes += made
+        self.asked += (np.array(here)[part.tensors] ^ part.goes).tolist()
+        return here
+
+
+@dataclass(frozen=True)
+class Part:
+    """Requests that can be asked again with other tensors.
+
+    sizes    of the tensors that come, whose numbers follow those of the ones that are given [byte]
+    tensors  of each request
+    goes     of each request: -1 where its tensor goes, 0 where it comes
+    """
+
+    sizes: list[int]
+    tensors: NDArray[np.int64]
+    goes: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, requests: Requests, given: int) -> Part:
+        """Of requests whose first tensors, `given` of them, were there before."""
+        asked = np.array(requests.asked, np.int64)
+        goes = asked >> 63
+        return cls(requests.sizes[given:], asked ^ goes, goes)
 
 
 @dataclass(frozen=True)

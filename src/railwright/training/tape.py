@@ -8,7 +8,20 @@ from functools import cached_property
 
 from railwright.model.norms import COPIED
 from railwright.model.tensor_lists import INPUT, OUTPUT, LayerTensors
-from railwright.training.allocator import Requests, Tensor
+from railwright.training.allocator import Part, Requests, Tensor
+
+
+@dataclass(frozen=True)
+class Taped:
+    """One pass through a layer.
+
+    held  name -> tensor that stays from a forward to its backward pass
+    more  tensors that the pass leaves to whoever comes next
+    """
+
+    part: Part
+    held: Mapping[str, Tensor]
+    more: tuple[Tensor, ...]
 
 
 @dataclass(frozen=True)
@@ -73,6 +86,29 @@ class LayerPlan:
         return self.again or name in self.kept or not any(one.endswith(COPIED) for one in self.kept)
 
     @cached_property
+    def forwards(self) -> Taped:
+        """A forward pass; given is what the layer reads."""
+        asked = Requests(sizes=[0])
+        held, output = _forward(asked, self, 0)
+        return Taped(Part.of(asked, 1), held, (output,))
+
+    @cached_property
+    def backwards(self) -> dict[tuple[bool, bool], Taped]:
+        """Backward passes by whether gradients of weights stay and whether the caller frees the gradient of
+        the output; given are what the forward pass holds, in its order, and that gradient."""
+        return {}
+
+    def backward(self, stay: bool, named: bool) -> Taped:
+        """One of `backwards`; `more` are the gradient of the input and those of weights that stay."""
+        if (stay, named) not in self.backwards:
+            given = len(self.forwards.held) + 1
+            asked, weights = Requests(sizes=[0] * given), list[Tensor]()
+            live = {name: tensor for tensor, name in enumerate(self.forwards.held)}
+            gradient = _backward(asked, self, live, given - 1, weights if stay else None, named)
+            self.backwards[stay, named] = Taped(Part.of(asked, given), {}, (gradient, *weights))
+        return self.backwards[stay, named]
+
+    @cached_property
     def others(self) -> Mapping[str, float]:
         """What is kept and no tensor of the layer."""
         own = {self.tensors.groups.get(t, t) for t in (*self.first_kept, INPUT)} | {"layer input"}
@@ -102,16 +138,10 @@ class LayerPass:
 
 def forward(memory: Requests, plan: LayerPlan, entry: Tensor) -> tuple[LayerPass, Tensor]:
     """Run a layer on its input; returns what it holds, the input included, and its output."""
-    held = LayerPass(plan)
-    if plan.again:
-        output = _run(memory, plan, {INPUT: entry}, frozenset((INPUT,)))[OUTPUT]
-        held.held[INPUT] = entry
-        return held, output
-    live = _run(memory, plan, {INPUT: entry}, plan.stays | ({INPUT} if plan.holds_input else set()))
-    output = live.pop(OUTPUT)
-    held.held = live
-    held.held.update({name: memory.take(size) for name, size in plan.others.items()})
-    return held, output
+    taped = plan.forwards
+    here = memory.repeat(taped.part, (entry,))
+    held = {name: here[tensor] for name, tensor in taped.held.items()}
+    return LayerPass(plan, held), here[taped.more[0]]
 
 
 def backward(
@@ -121,11 +151,35 @@ def backward(
 
     weights  takes the gradients of weights that stay; None where they are freed once they are added
     named    the caller frees the gradient of the output
-
-    What runs a layer again holds its output and that one's gradient until its end (Megatron-LM,
-    core/tensor_parallel/random.py, CheckpointFunction.backward; PyTorch's and DeepSpeed's too).
     """
-    plan, live = done.plan, done.held
+    taped = done.plan.backward(weights is not None, named)
+    here = memory.repeat(taped.part, (*done.held.values(), gradient))
+    done.held = {}
+    result, *stay = (here[tensor] for tensor in taped.more)
+    if weights is not None:
+        weights += stay
+    return result
+
+
+def _forward(memory: Requests, plan: LayerPlan, entry: Tensor) -> tuple[dict[str, Tensor], Tensor]:
+    if plan.again:
+        output = _run(memory, plan, {INPUT: entry}, frozenset((INPUT,)))[OUTPUT]
+        return {INPUT: entry}, output
+    live = _run(memory, plan, {INPUT: entry}, plan.stays | ({INPUT} if plan.holds_input else set()))
+    output = live.pop(OUTPUT)
+    return live | {name: memory.take(size) for name, size in plan.others.items()}, output
+
+
+def _backward(
+    memory: Requests,
+    plan: LayerPlan,
+    live: dict[str, Tensor],
+    gradient: Tensor,
+    weights: list[Tensor] | None,
+    named: bool,
+) -> Tensor:
+    """What runs a layer again holds its output and that one's gradient until its end (Megatron-LM,
+    core/tensor_parallel/random.py, CheckpointFunction.backward; PyTorch's and DeepSpeed's too)."""
     for name in plan.others:
         # what runs again starts from them
         memory.give(live.pop(name))
@@ -160,7 +214,6 @@ def backward(
                 memory.give(live.pop(tensor))
     for one in (*held, *live.values()):
         memory.give(one)
-    done.held = {}
     return flowing[INPUT]
 
 
