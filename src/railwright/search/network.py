@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from railwright.model.architecture import Transformer
@@ -43,8 +43,12 @@ def sent_by_stages(
     staged, _ = stages_of(job, arch, prices, lambda _: book)
     endings = endings_of(job, arch, prices, kernel, pace, staged, [0.0] * len(staged))
     route = route_of(job.layout)
-    counts = [_collectives(one.stage, ending) for one, ending in zip(staged, endings, strict=True)]
-    sends = [sum(leaving(s, unit, route) for unit in one.stage.order) for s, one in enumerate(staged)]
+    alike = [_alike(one.stage) for one in staged]
+    counts = [
+        _collectives(one.stage, units, ending)
+        for one, units, ending in zip(staged, alike, endings, strict=True)
+    ]
+    sends = [sum(leaving(s, one[0], route) * len(one) for one in units) for s, units in enumerate(alike)]
     # after the passes were counted: they are priced when they are first asked for
     known: dict[Key, tuple[Priced, Prices]] = {}
     for some in (prices, book.work.prices):
@@ -53,14 +57,20 @@ def sent_by_stages(
     return [_bytes(count, sent, across) for count, sent in zip(counts, sends, strict=True)]
 
 
-def _collectives(stage: Stage, ending: Ending) -> Counter[Key]:
+def _alike(stage: Stage) -> list[list[Unit]]:
+    """Passes of a stage that send the same."""
+    found: dict[tuple[Any, ...], list[Unit]] = {}
+    for unit in stage.order:
+        found.setdefault((unit.kind, unit.chunk, unit.back, stage.begins(unit)), []).append(unit)
+    return list(found.values())
+
+
+def _collectives(stage: Stage, alike: Iterable[Sequence[Unit]], ending: Ending) -> Counter[Key]:
     """How often a stage, of which only what follows its passes has been placed, runs every collective."""
     counts = _keys(span.task for span in stage.dp_spans)
-    alike: dict[tuple[Any, ...], list[Unit]] = {}
-    for unit in stage.order:
-        alike.setdefault((unit.kind, unit.chunk, unit.back, stage.begins(unit)), []).append(unit)
-    for (*_, begins), units in alike.items():
-        for key, each in _keys(stage.with_dp(units[0], stage.chunks_of(units[0]), begins)).items():
+    for units in alike:
+        first = units[0]
+        for key, each in _keys(stage.with_dp(first, stage.chunks_of(first), stage.begins(first))).items():
             counts[key] += each * len(units)
     for sent in ending.exchanged:
         counts[sent.purpose, sent.op, sent.size] += sent.times

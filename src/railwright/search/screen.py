@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
@@ -25,7 +25,7 @@ from railwright.search.bound import (
 from railwright.search.ends import Ends, silent_ends
 from railwright.search.footprint import Footprint
 from railwright.search.laws import Floats, ends_of
-from railwright.search.pairs import passes, work
+from railwright.search.pairs import Counts, passes, work
 from railwright.search.pricing import PASSING, Pricer
 from railwright.search.space import Block, apply
 from railwright.training.again import layers_again
@@ -190,31 +190,35 @@ class Screen:
         """
         if not in_pairs(apply(self.pricer.job, setting)):
             return None
-        placed, found = self.pricer.passes_of(setting), np.zeros((1, len(shapes)))
+        placed = self.pricer.passes_of(setting)
         ran = passes(len(shapes), len(shapes[0].chunks), count)
+        kinds, kind_pv = _kinds(shapes)
+        pair_pvv = kind_pv[:, :, None] * len(kinds) + kind_pv[:, None, :]
 
         def seconds(chunks: tuple[Chunk, ...], kind: Kind) -> float:
             one = placed(chunks, kind)
             return one.short if disturbed else one.long
 
-        for s, shape in enumerate(shapes):
-            held = shape.chunks
-            found[0, s] += sum(n * seconds((held[c],), "F") for c, n in enumerate(ran.forward_pv[s]) if n)
-            found[0, s] += sum(n * seconds((held[c],), "B") for c, n in enumerate(ran.backward_pv[s]) if n)
-            both = np.argwhere(ran.both_pvv[s]).tolist()
-            found[0, s] += sum(ran.both_pvv[s, f, b] * seconds((held[f], held[b]), "FB") for f, b in both)
-        return found
+        forward = _all_of(kind_pv, ran.forward_pv, lambda k: seconds((kinds[k],), "F"))
+        backward = _all_of(kind_pv, ran.backward_pv, lambda k: seconds((kinds[k],), "B"))
+        both = _all_of(
+            pair_pvv, ran.both_pvv, lambda k: seconds((kinds[k // len(kinds)], kinds[k % len(kinds)]), "FB")
+        )
+        return (forward + backward + both)[None]
 
     def _one_by_one(
         self, setting: Mapping[str, Any], shapes: tuple[StageShape, ...], count: int, route: Route
     ) -> OneByOne:
         """The passes of one layout, each as long as the training room says."""
         units, placed = unit_counts(setting["schedule"], route, count), self.pricer.passes_of(setting)
-        seconds, kinds = np.zeros((2, 1, *units.shape)), tuple(KINDS)
-        for s, c, k in np.argwhere(units).tolist():
-            held, kind = shapes[s].chunks, kinds[k]
-            one = placed((held[c], held[1 - c]) if kind == "FB" else (held[c],), kind)
-            seconds[:, 0, s, c, k] = one.long, one.short
+        kinds, kind_pv = _kinds(shapes)
+        seconds = np.zeros((2, 1, *units.shape))
+        for kind, k in KINDS.items():
+            # where two run side by side they are of the stage's two chunks
+            of = np.stack([kind_pv, kind_pv[:, ::-1]], -1)[..., : 2 if kind == "FB" else 1]
+            for chunks in np.unique(of[units[..., k] > 0], axis=0).tolist():
+                one = placed(tuple(kinds[g] for g in chunks), kind)
+                seconds[:, 0, (of == chunks).all(-1), k] = [[one.long], [one.short]]
         return OneByOne(route, seconds)
 
     def _ends(
@@ -277,6 +281,18 @@ class Screen:
 
     def _count(self, block: Block, micro_batch: int) -> int:
         return self.pricer.job.global_batch // (block.data * micro_batch)
+
+
+def _all_of(of: NDArray[np.int64], counts: Counts, seconds: Callable[[int], float]) -> Floats:
+    """(p,) seconds of all passes of each stage.
+
+    of  (p, ...) which of the passes there are each one is; it is asked for its time once, if it runs at all
+    """
+    each = np.zeros(of.shape)
+    for k in np.unique(of[counts > 0]).tolist():
+        each[of == k] = seconds(k)
+    found: Floats = (each * counts).reshape(len(of), -1).sum(1)
+    return found
 
 
 def unit_counts(schedule: str, route: Route, count: int) -> NDArray[np.int64]:
