@@ -90,7 +90,7 @@ def test_a_step_keeps_less_and_takes_longer() -> None:
 @pytest.mark.parametrize(
     ("arch", "what", "message"),
     [
-        (replace(LLAMA, gated=False), {}, r"llama-3-8b has none \\(no gate\\)"),
+        (replace(LLAMA, gated=False), {}, r"llama-3-8b has none \(no gate\)"),
         (
             replace(LLAMA, details=replace(LLAMA.details, activation="quick_gelu")),
             {},

@@ -138,13 +138,10 @@ class Tape:
 
     def activation(self, of: str, out: str, size: tuple[float, float]) -> None:
         """Between two products; one kernel per operation keeps the activated gates too.  What it reads may be
-        kept in 8 bits, which the backward pass makes 16 again."""
+        kept in 8 bits, of which the backward pass makes 16 again."""
         gates, stored = f"{out.removesuffix(' product')} activated", f"{of}{STORED}"
         inner = {name: (0.0, self.kept[name]) for name in (gates, stored) if name in self.kept}
-        if stored in inner:
-            self.op((of,), {**inner, out: size}, tuple(inner), beside=(0.0, self.gradients[of]))
-        else:
-            self.op((of,), {**inner, out: size}, (of, *inner))
+        self.op((of,), {**inner, out: size}, (of, *inner))
 
     def gathered(self, out: str) -> str:
         """The rows of all tensor ranks, by name; the backward pass gathers them again.
@@ -219,13 +216,16 @@ class Tape:
         gradients in 8 bits before they are made 16 (`narrow.NARROW`)."""
         made, eight = "attention output", NARROW_OUTPUT in self.kept
         wire = 0.5 if eight else 1.0
+        after = PROJECTED_INPUT if eight and not self.arch.attention_gate else made
+        if after != made:
+            self.groups[made] = after
         if exchanged:
             size, whole = self.gradients[qkv], f"{qkv}, exchanged"
             self.op((qkv,), {whole: (size, wire * size)}, beside=(wire * size, wire * size))
             self.groups[whole] = QKV
             qkv, made = whole, BEFORE_EXCHANGE
         lse = self.kept.get("attention scores", 0.0)
-        makes = {made: self.size(made, out), "log-sum-exp": (0.0, lse)}
+        makes = {made: self.size(made if exchanged else after, out), "log-sum-exp": (0.0, lse)}
         keeps, beside = (qkv, made), (working, working)
         if NARROW_QKV in self.kept:
             makes[NARROW_QKV] = (0.0, self.kept[NARROW_QKV])
@@ -237,11 +237,9 @@ class Tape:
             beside = (joined, out / 2 + self.gradients[qkv])
         self.op((qkv,), makes, (*keeps, "log-sum-exp"), beside=beside)
         self.groups["log-sum-exp"] = "attention scores"
-        if eight and not self.arch.attention_gate:
-            self.groups["attention output"] = PROJECTED_INPUT
         if exchanged:
-            after = self.size(self.groups.get("attention output", "attention output"), out)
-            self.op((made,), {"attention output": after}, beside=(wire * out, wire * out))
+            size = self.size(after, out)
+            self.op((made,), {"attention output": size}, beside=(wire * out, wire * out))
 
     def _grouped(self) -> str:
         """One product makes queries, keys, values and gates; what is normed is another tensor before."""
