@@ -280,6 +280,19 @@ def test_current_scaling_is_warned_of() -> None:
     assert any("current scaling takes the rates measured with outputs in 8 bits" in w for w in step.warnings)
 
 
+def test_kernels_that_are_not_known_or_slower_are_told() -> None:
+    def told(server: str, **what: object) -> list[str]:
+        step = simulate(asked(**what), LLAMA, machine(1, server=server), must_fit=False)
+        return [w for w in step.warnings if "attention in fp8" in w]
+
+    long = {"sequence": 8192}
+    assert [w[:30] for w in told("dgx-b200", **long)] == ["no published step in our table"]
+    assert len(told("dgx-h200")) == 1
+    _, slower = told("dgx-h200", **long)
+    assert slower.endswith("leave attention out of dtype_also to save that time.")
+    assert told("dgx-h200", dtype_also=(), **long) == []
+
+
 def test_nothing_is_cast_where_nothing_is_asked() -> None:
     plain = asked(dtype_also=())
     names = {op.name for op in operators_of(plain, LLAMA, "dense", find(GPUS, "b200-sxm")).forward}

@@ -238,8 +238,8 @@ class Tape:
         self.op((qkv,), makes, (*keeps, "log-sum-exp"), beside=beside)
         self.groups["log-sum-exp"] = "attention scores"
         if exchanged:
-            size = self.size(after, out)
-            self.op((made,), {"attention output": size}, beside=(wire * out, wire * out))
+            given = {"attention output": self.size(after, out)}
+            self.op((made,), given, beside=(wire * out, wire * out))
 
     def _grouped(self) -> str:
         """One product makes queries, keys, values and gates; what is normed is another tensor before."""

@@ -26,6 +26,10 @@ nvte_get_fused_attn_backend (cuDNN 9.7, and 9.21 for heads of 192 and 128)."""
 STEP = 16
 """Width that those of heads in fp8 are a multiple of (same place)."""
 
+SLOWER_FROM = 8192
+"""Shortest measured sequence whose causal backward pass in fp8 is slower than in 16 bits on Hopper
+(compute/data/attention.yaml: 430 and 541 TFLOP/s; at 4,096 tokens 471 and 474)."""
+
 LEAVE = "leave attention out of dtype_also"
 
 
@@ -113,6 +117,27 @@ def _refused_on(job: TrainingJob, arch: Transformer, gpu: Gpu, scaling: Scaling)
     if job.layout.context > 1 and job.layout.context_kind == "all-gather":
         return "takes no context_kind all-gather on Hopper, whose masks all begin at the first key"
     return ""
+
+
+def of_kernels(job: TrainingJob, gpu: Gpu) -> list[str]:
+    """What is not known of the kernels of attention in fp8, and where they take longer than those in 16 bits.
+
+    Source: compute/data/attention.yaml.
+    """
+    if scaling_of(job) not in ("delayed", "current"):
+        return []
+    hopper = gpu.generation == "hopper"
+    measured = "9.19 on H200" if hopper else "9.22 on GB200 and GB300"
+    found = [
+        "no published step in our tables has attention in fp8: its kernels are those of NVIDIA's benchmark, "
+        f"cuDNN {measured}, and older ones are slower."
+    ]
+    if hopper and job.attended >= SLOWER_FROM:
+        found.append(
+            f"attention in fp8 takes longer than in 16 bits on Hopper from {SLOWER_FROM:,} tokens on, as "
+            f"cuDNN's causal backward pass was measured; {LEAVE} to save that time."
+        )
+    return found
 
 
 def check_stored(job: TrainingJob, arch: Transformer) -> None:
