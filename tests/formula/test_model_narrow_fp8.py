@@ -21,7 +21,7 @@ from railwright.training import simulate
 from railwright.training.host import launch_times
 from railwright.training.kept import layer_kept, layer_kept_parts
 from railwright.training.layers import operators_of
-from railwright.training.narrow import scaling_of
+from railwright.training.narrow import check_attention, scaling_of
 from training_cases import DENSE, changed, job, machine
 
 GPUS = load_catalog().gpus
@@ -230,9 +230,9 @@ def test_refusals_of_a_job_say_what_to_do(what: dict[str, object], message: str)
 @pytest.mark.parametrize(
     ("server", "arch", "what", "message"),
     [
-        ("dgx-a100", LLAMA, {}, "no fp8 tensor cores"),
+        ("dgx-a100", LLAMA, {}, "Hopper and Blackwell, and these are ampere"),
         ("dgx-h100", LLAMA, {"amax_over": "none"}, "current scaling .* set amax_over to stage or tensor"),
-        ("dgx-h100", DENSE, {}, "heads of queries and values of 128 and 128 on h100-sxm, and dense-8 has 64"),
+        ("dgx-h100", DENSE, {}, "takes heads of 128 and 128 on hopper, and dense-8 has 64 and 64"),
         ("dgx-h100", replace(LLAMA, sliding_window=512), {}, "takes no sliding windows on Hopper"),
         ("dgx-h100", replace(LLAMA, attention_sinks=True), {}, "takes no attention sinks on Hopper"),
         (
@@ -241,7 +241,7 @@ def test_refusals_of_a_job_say_what_to_do(what: dict[str, object], message: str)
             {"layout": Layout(context=2, context_kind="all-gather")},
             "no context_kind all-g",
         ),
-        ("dgx-b200", replace(LLAMA, head_dim=256), {}, "at most, multiples of 16 on b200-sxm, .* has 256"),
+        ("dgx-b200", replace(LLAMA, head_dim=256), {}, "at most, multiples of 16 on blackwell, .* has 256"),
         ("dgx-b200", replace(LLAMA, alibi=True), {}, "takes no ALiBi"),
     ],
 )
@@ -251,14 +251,17 @@ def test_refusals_of_a_gpu(server: str, arch: Transformer, what: dict[str, objec
 
 
 def test_other_gpus_have_no_attention_in_8_bits() -> None:
-    from railwright.training.narrow import check_attention_on
-
-    for gpu in GPUS.values():
-        if gpu.generation in ("hopper", "blackwell", "blackwell-ultra"):
-            check_attention_on(asked(), LLAMA, gpu)
-        elif gpu.peak_flops.get("fp8"):
-            with pytest.raises(PlanError, match="Hopper and Blackwell alone"):
-                check_attention_on(asked(), LLAMA, gpu)
+    for generation in {gpu.generation for gpu in GPUS.values()}:
+        if generation in ("hopper", "blackwell", "blackwell-ultra"):
+            check_attention(asked(), LLAMA, generation)
+        else:
+            with pytest.raises(
+                PlanError, match=f"generation Hopper and Blackwell, and these are {generation}"
+            ):
+                check_attention(asked(), LLAMA, generation)
+    rtx = find(GPUS, "rtx-pro-6000").generation
+    with pytest.raises(PlanError, match="generation Blackwell, and these are blackwell-rtx"):
+        check_attention(asked(dtype="mxfp8"), LLAMA, rtx)
 
 
 def test_a_step_on_blackwell_gains_and_one_on_hopper_loses() -> None:

@@ -240,10 +240,8 @@ def _check_training(job: TrainingJob, machine: Machine) -> list[str]:
 def _check_placed(job: TrainingJob, arch: Transformer, machine: Machine) -> None:
     from railwright.training.fitting import check_memory
     from railwright.training.host_memory import check_host
-    from railwright.training.narrow import check_attention_on
 
     fabric = machine.network.fabric
-    check_attention_on(job, arch, machine.gpu)
     check_memory(job, arch, fabric, machine.gpu.hbm_bytes, machine.server)
     check_host(job, arch, fabric, machine.server, machine.gpu.hbm_bytes)
     if _may_refuse(machine):

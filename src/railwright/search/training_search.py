@@ -22,7 +22,6 @@ from railwright.search.stopped import none_is_carried, none_is_held
 from railwright.search.walk import walk
 from railwright.spec.training import TrainingJob
 from railwright.training.formats import job_peak
-from railwright.training.narrow import check_attention_on
 from railwright.training.sizes import data_parallel
 
 Objective = Literal["time", "memory"]
@@ -59,7 +58,6 @@ def search(
     if only:
         job, space = only.job(job), only.space(space)
     job_peak(machine.gpu, job.dtype)  # raises
-    check_attention_on(job, arch, machine.gpu)
     run = Run(job, arch, machine, space, progress or (lambda what, done: None), only)
     run.screen()
     screening = time.perf_counter() - started

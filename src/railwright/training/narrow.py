@@ -42,20 +42,23 @@ def scaling_of(job: TrainingJob) -> Scaling:
     return "current" if amax_over(job) == "none" else "delayed"
 
 
-def check_attention(job: TrainingJob, arch: Transformer) -> None:
-    """Raise PlanError where no framework runs attention of a job in 8 bits, on whatever GPU."""
+def check_attention(job: TrainingJob, arch: Transformer, generation: str) -> None:
+    """Raise PlanError where Transformer Engine does not run a job's attention in 8 bits.
+
+    generation  of its GPUs; '' where none is known
+    Source: Transformer Engine 2.16, dot_product_attention/utils.py (get_attention_backend,
+    combine_and_quantize) and common/fused_attn/fused_attn.cpp (nvte_get_fused_attn_backend).
+    """
     scaling = scaling_of(job)
-    why = _refused(job, arch, scaling) if scaling else ""
+    if not scaling:
+        return
+    why = _refused(job, arch, scaling) or (generation and _refused_on(job, arch, generation, scaling))
     if why:
         raise PlanError(f"{job.name}: attention in {job.dtype} {why}; {LEAVE}.")
 
 
 def _refused(job: TrainingJob, arch: Transformer, scaling: Scaling) -> str:
-    """Why Transformer Engine's attention in 8 bits does not take a job; '' where it does.
-
-    Source: Transformer Engine 2.16, dot_product_attention/utils.py (get_attention_backend,
-    combine_and_quantize) and common/fused_attn/fused_attn.cpp.
-    """
+    """Why no GPU runs it; '' where some do."""
     if era_of(job).attention != "flash":
         return f"is a fused kernel, and software {job.software} writes scores to memory"
     if job.attended < job.sequence:
@@ -78,37 +81,28 @@ def widths_of(arch: Transformer) -> tuple[int, int]:
     return arch.head_dim, value_width(arch)
 
 
-def check_attention_on(job: TrainingJob, arch: Transformer, gpu: Gpu) -> None:
-    """Raise PlanError where a GPU runs no attention in the 8 bits that a job asks for."""
-    scaling = scaling_of(job)
-    why = _refused_on(job, arch, gpu, scaling) if scaling else ""
-    if why:
-        raise PlanError(f"{job.name}: attention in {job.dtype} {why}; {LEAVE}.")
-
-
-def _refused_on(job: TrainingJob, arch: Transformer, gpu: Gpu, scaling: Scaling) -> str:
-    """Why a GPU does not run it, or ''; sources as `_refused`."""
-    generation = gpu.generation.removesuffix("-ultra")
-    if generation not in WIDTHS or (scaling == "mxfp8" and generation == "hopper"):
-        runs = "Blackwell alone" if scaling == "mxfp8" else "Hopper and Blackwell alone"
-        return f"runs on NVIDIA's data-centre GPUs of generation {runs}, and {gpu.name} is {gpu.generation}"
+def _refused_on(job: TrainingJob, arch: Transformer, generation: str, scaling: Scaling) -> str:
+    """Why GPUs of a generation do not run it, or ''."""
+    family = generation.removesuffix("-ultra")
+    if family not in WIDTHS or (scaling == "mxfp8" and family == "hopper"):
+        runs = "Blackwell" if scaling == "mxfp8" else "Hopper and Blackwell"
+        return f"runs on NVIDIA's data-centre GPUs of generation {runs}, and these are {generation}"
     if scaling == "mxfp8":
         return ""
     query, value = widths_of(arch)
-    fits = any(query <= q and value <= v for q, v in WIDTHS[generation])
-    whole = query % STEP == value % STEP == 0 and (generation != "hopper" or query == value == 128)
+    fits = any(query <= q and value <= v for q, v in WIDTHS[family])
+    whole = query % STEP == value % STEP == 0 and (family != "hopper" or query == value == 128)
     if not (fits and whole):
-        wide = " or ".join(f"{q} and {v}" for q, v in WIDTHS[generation])
-        of = "" if generation == "hopper" else f" at most, multiples of {STEP}"
-        return (
-            f"takes heads of queries and values of {wide}{of} on {gpu.name}, and {arch.name} has {query} "
-            f"and {value}"
-        )
-    if generation != "hopper":
-        return ""
+        wide = " or ".join(f"{q} and {v}" for q, v in WIDTHS[family])
+        of = "" if family == "hopper" else f" at most, multiples of {STEP}"
+        return f"takes heads of {wide}{of} on {family}, and {arch.name} has {query} and {value}"
+    return _refused_on_hopper(job, arch, scaling) if family == "hopper" else ""
+
+
+def _refused_on_hopper(job: TrainingJob, arch: Transformer, scaling: Scaling) -> str:
     if scaling == "current":
         return (
-            f"with current scaling (amax_over none) runs on Blackwell alone, and {gpu.name} is hopper: set "
+            "with current scaling (amax_over none) runs on Blackwell alone, and these are hopper: set "
             "amax_over to stage or tensor, which is delayed scaling"
         )
     if arch.sliding_window or arch.attention_sinks or arch.window_sinks:

@@ -122,7 +122,7 @@ CHECKS = (
         ("overlap",),
     ),
     _check("formats", lambda job, *_: check_formats(job)),
-    _check("attention", lambda job, arch, _: check_attention(job, arch), "formats"),
+    _check("attention", lambda job, arch, fabric: check_attention(job, arch, fabric.generation), "formats"),
     _check("stored", lambda job, arch, _: check_stored(job, arch)),
     _check("optimizer", lambda job, *_: check_optimizer(job), reads=("zero", "offload")),
     _check("offload", lambda job, *_: check_offload(job), reads=("zero", "offload", "recompute")),

@@ -34,7 +34,6 @@ from railwright.training.hosted import updates_on_host
 from railwright.training.lanes import Task
 from railwright.training.memory import peak_memory
 from railwright.training.model_flops import job_flops_per_token
-from railwright.training.narrow import check_attention_on
 from railwright.training.offload import ON_GPU, copy_times, update_on_host
 from railwright.training.pipeline import Placed, compose
 from railwright.training.placement import place
@@ -87,7 +86,6 @@ def simulate(
     memory = _memory(job, arch, machine, must_fit)
     groups = place(job, fabric)
     peak = job_peak(machine.gpu, job.dtype)
-    check_attention_on(job, arch, machine.gpu)
     prices = Prices(machine, groups, predict) if predict else Prices.shared(machine, groups, network_predict)
     pace = pace or pace_of(job, machine.gpu, job_gpus(job, fabric))
     timed = kernel or kernel_timer(machine, pace, era_of(job).flash)
