@@ -121,10 +121,14 @@ def of_kernels(job: TrainingJob, gpu: Gpu) -> list[str]:
     if scaling_of(job) not in ("delayed", "current"):
         return []
     hopper = gpu.generation == "hopper"
-    measured = "9.19 on H200" if hopper else "9.22 on GB200 and GB300"
+    measured = (
+        "9.19 on H200; of other releases and GPUs of Hopper nothing is published."
+        if hopper
+        else "9.22 on GB200 and GB300; older ones are slower."
+    )
     found = [
         "no published step in our tables has attention in fp8: its kernels are those of NVIDIA's benchmark, "
-        f"cuDNN {measured}, and older ones are slower."
+        f"cuDNN {measured}"
     ]
     if hopper and job.attended >= SLOWER_FROM:
         found.append(
