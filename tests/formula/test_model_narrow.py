@@ -16,7 +16,8 @@ from railwright.model import (
     load_model,
 )
 from railwright.model.architecture import Operator
-from railwright.model.kernels import NARROW_COPIES, SUMMED_HEADS, attention_pair, beside_narrow
+from railwright.model.kernels import attention_pair
+from railwright.model.narrow import BLOCK_COPIES, SUMMED_HEADS, beside_narrow
 from railwright.spec.training import TrainingJob
 from railwright.training import simulate
 from railwright.training.kept import stage_activations
@@ -59,7 +60,7 @@ def test_kernels_meet_the_published_benchmark(
     flops = 2.0 * tokens * tokens * q * (wide + value)
     shape = {"heads": q, "query_dim": wide, "value_dim": value, "kv_heads": kv}
     whole = attention_pair(2 * tokens, tokens, **shape, flops=flops, dtype="mxfp8")
-    (block,) = beside_narrow([whole], 2 * tokens, **shape)[1:]
+    (block,) = beside_narrow([whole], 2 * tokens, "mxfp8", **shape)[1:]
     gpu = find(GPUS, name)
     assert kernel_time(block.forward, gpu) == pytest.approx(forward * 1e-3, rel=0.05)
     core = [op for op in block.backward_input if not op.name.startswith("attention casts")]
@@ -68,13 +69,13 @@ def test_kernels_meet_the_published_benchmark(
 
 def test_inputs_are_cast_before_and_the_gradient_of_the_output_after() -> None:
     plain = layer_operators(DEEPSEEK, "moe", 4096, 4096, ep=64, dtype="mxfp8")
-    narrow = layer_operators(DEEPSEEK, "moe", 4096, 4096, ep=64, dtype="mxfp8", narrow=True)
+    narrow = layer_operators(DEEPSEEK, "moe", 4096, 4096, ep=64, dtype="mxfp8", narrow="mxfp8")
     before, after = named(plain.forward), named(narrow.forward)
     assert set(after) - set(before) == {"attention casts"}
     names = [op.name for op in narrow.forward]
     assert names.index("core attention") == names.index("attention casts") + 1
     inputs = 4096 * 128 * (192 + 192 + 128)
-    assert after["attention casts"].bytes == pytest.approx(2 * inputs * (1 + NARROW_COPIES))
+    assert after["attention casts"].bytes == pytest.approx(2 * inputs * (1 + BLOCK_COPIES))
     backwards = [op.name for op in narrow.backward_input]
     assert backwards.index("core attention, backward") == backwards.index("attention casts, backward") + 1
     assert after["core attention"].dtype == "mxfp8"
@@ -84,14 +85,16 @@ def test_inputs_are_cast_before_and_the_gradient_of_the_output_after() -> None:
 
 
 def test_gradients_of_shared_keys_are_summed() -> None:
-    layer = layer_operators(DENSE, "dense", 4096, 1024, tp=2, dtype="mxfp8", narrow=True)
+    layer = layer_operators(DENSE, "dense", 4096, 1024, tp=2, dtype="mxfp8", narrow="mxfp8")
     summed = named(layer.backward_input)["core attention, sum over heads"]
     assert summed.bytes == pytest.approx(4096 * 8 * 2 * 64 * SUMMED_HEADS)
 
 
 def test_the_backward_pass_computes_all_tiles_of_a_window() -> None:
     def flops(narrow: bool, backward: bool) -> float:
-        layer = layer_operators(GPT_OSS, "moe", 4096, 4096, ep=16, dtype="mxfp8", narrow=narrow)
+        layer = layer_operators(
+            GPT_OSS, "moe", 4096, 4096, ep=16, dtype="mxfp8", narrow="mxfp8" if narrow else ""
+        )
         found = layer.backward_input if backward else layer.forward
         return sum(op.flops for op in found if op.kind == "attention")
 
@@ -106,7 +109,7 @@ def test_the_backward_pass_computes_all_tiles_of_a_window() -> None:
 
 
 def test_casts_are_computed_again_with_the_core() -> None:
-    layer = layer_operators(DENSE, "dense", 4096, 1024, dtype="mxfp8", narrow=True, modules=("core_attn",))
+    layer = layer_operators(DENSE, "dense", 4096, 1024, dtype="mxfp8", narrow="mxfp8", modules=("core_attn",))
     assert [op.name for op in layer.recomputed] == ["attention casts", "core attention"]
 
 
@@ -132,7 +135,8 @@ def test_a_step_is_told_what_is_narrow() -> None:
 def test_what_is_kept() -> None:
     def kept(narrow: bool, *modules: str) -> dict[str, float]:
         how = {"recompute": "selective", "modules": modules} if modules else {}
-        return layer_activations(DEEPSEEK, "moe", 4096, 4096, ep=64, dtype="mxfp8", narrow=narrow, **how)  # type: ignore[arg-type]
+        how |= {"narrow": "mxfp8" if narrow else ""}
+        return layer_activations(DEEPSEEK, "moe", 4096, 4096, ep=64, dtype="mxfp8", **how)  # type: ignore[arg-type]
 
     wide, eight = "query, key, value", "query, key, value in 8 bits"
     assert kept(True)[eight] == pytest.approx(kept(False)[wide] * 33 / 32)
@@ -156,7 +160,7 @@ def test_memory_of_a_narrow_head() -> None:
 @pytest.mark.parametrize(
     ("what", "message"),
     [
-        ({"dtype": "bf16"}, "only dtype mxfp8 multiplies in 8 bits; dtype is bf16"),
+        ({"dtype": "bf16"}, "which only dtype fp8 and mxfp8 multiply in 8 bits; dtype is bf16"),
         ({"software": "megatron-2022"}, "software megatron-2022 writes scores to memory"),
         ({"sample_length": 256}, "takes no packed samples"),
         ({"sequence": 1000}, "multiple of 128 tokens .* there are 1000"),
@@ -174,7 +178,7 @@ def test_odd_heads_and_unmeasured_gpus_are_refused() -> None:
         PlanError, match=r"heads of a multiple of 32, and dense-8 has 72; leave attention out"
     ):
         simulate(asked("attention", gpus=8), odd, machine(1, server="dgx-b200"))
-    narrow = layer_operators(MOE, "moe", 1024, 1024, dtype="mxfp8", narrow=True)
+    narrow = layer_operators(MOE, "moe", 1024, 1024, dtype="mxfp8", narrow="mxfp8")
     amd = next(gpu for gpu in GPUS.values() if gpu.generation == "cdna4")
     with pytest.raises(PlanError, match="no measurement of attention in mxfp8; there are some in 16 bits"):
         kernel_time(named(narrow.forward)["core attention"], amd)

@@ -30,6 +30,8 @@ FIELDS: list[tuple[str, dict[str, object], object]] = [
     ("micro_batch", {}, 2),
     ("dtype", {}, "fp8"),
     ("dtype_also", {"dtype": "mxfp8"}, ("head",)),
+    ("dtype_also", {"dtype": "fp8"}, ("attention",)),
+    ("activation_input_dtype", {}, "fp8"),
     ("optimizer", {}, "muon"),
     ("muon", {"optimizer": "muon"}, Muon(steps=10)),
     ("muon", {"optimizer": "muon"}, Muon(tp_mode="blockwise")),
@@ -127,7 +129,7 @@ def test_an_exported_study_is_the_same_job(tmp_path: Path) -> None:
             "gradient_dtype": "bf16", "launch_blocking": True, "lora": Lora(rank=8, targets=("qkv",)),
             "master": "remainder", "model": "mixtral-8x7b", "moment_dtype": "bf16", "dtype_also": ("head",),
             "sample_length": 256, "optimizer": "muon", "muon": Muon(steps=10),
-            "dispatch_dtype": "fp8",
+            "dispatch_dtype": "fp8", "activation_input_dtype": "fp8",
             "servers": (1, 0), "software": "nemo-2024", "tokens": 1234567890123.0,
                 "unfused": ("router",),
         }

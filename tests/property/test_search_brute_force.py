@@ -126,6 +126,15 @@ def test_brute_force_where_tokens_travel_in_8_bits() -> None:
     compare(one, MOE, 1, Space({**axes, **fixed}))
 
 
+def test_brute_force_with_attention_and_inputs_of_swiglu_in_8_bits() -> None:
+    """Hopper, which refuses to gather keys in front of it."""
+    axes = {"tensor": (1, 2), "pipeline": (1, 2), "context": (1, 2), "zero": (1, 3), "micro_batch": (1,)}
+    kinds = {"context_kind": ("ring", "all-to-all", "all-gather"), "recompute": ("none", "selective")}
+    asked = {"dtype_also": ("attention",), "amax_over": "tensor", "activation_input_dtype": "fp8"}
+    one = job(batch=16, dtype="fp8").model_copy(update=asked)
+    compare(one, replace(DENSE, heads=8, head_dim=128), 1, Space({**axes, **kinds}))
+
+
 def test_brute_force_of_whole_matrices() -> None:
     """Muon: data-parallel ranks update matrices of their own, and `zero` 2 and 3 are refused."""
     axes = {"tensor": (1, 2), "pipeline": (1, 2), "expert": (1, 4), "zero": (0, 1, 3), "micro_batch": (1,)}

@@ -58,8 +58,17 @@ ALLOCATED = {
     "v5-0-llama2-70b-lora-oracle-1xbm-gpu-gb200-4": 134.243,
 }
 """System -> most memory that rank 0 of it had in tensors, max_memory_usage of its log.  [GiB]
-Source: NVIDIA/mlperf-common 0993367, callbacks/logging.py: torch.cuda.max_memory_allocated.  Left out: LoRA
-on 8 GPUs, which keeps the input of SwiGLU in fp8 (FP8_ACT)."""
+Source: NVIDIA/mlperf-common 0993367, callbacks/logging.py: torch.cuda.max_memory_allocated.  LoRA on 8 GPUs
+keeps the input of SwiGLU in fp8 (FP8_ACT): STORED."""
+
+STORED = {
+    "v5-0-llama2-70b-lora-nvidia-nyx-n1-": 168.827,
+    "v5-0-llama2-70b-lora-nvidia-tyche-ngpu8-": 168.83,
+    "v5-0-llama2-70b-lora-oracle-1xbm-gpu-b200-8": 168.827,
+    "v5-0-llama2-70b-lora-oracle-2xbm-gpu-gb200-4": 168.83,
+    "v5-0-llama2-70b-lora-dell-1xxe9680lx8b200": 168.808,
+}
+"""The same of systems with FP8_ACT and FP8_DPA (attention in fp8), both of which the tables leave out."""
 
 
 @cache
@@ -182,14 +191,17 @@ def test_405b_keeps_its_error_from_256_to_2496_gpus() -> None:
     assert max(errors) - min(errors) < 0.025
 
 
-def memory_error(system: str) -> float:
+def memory_of(system: str, **settings: object) -> float:
+    """Tensors of the first stage of a system, with settings that its tables leave out. [GiB]"""
     (record,) = [r for i, r in RECORDS.items() if system in i]
     machine = machine_for(record)
-    memory = peak_memory(
-        job_of(record), architecture_of(record), machine.network.fabric, machine.gpu.hbm_bytes
-    )
-    first = memory.stages[0]
-    return (first.total - first.parts[SYSTEM]) / GIB / ALLOCATED[system] - 1
+    job = job_of(record).model_copy(update=settings)
+    first = peak_memory(job, architecture_of(record), machine.network.fabric, machine.gpu.hbm_bytes).stages[0]
+    return (first.total - first.parts[SYSTEM]) / GIB
+
+
+def memory_error(system: str) -> float:
+    return memory_of(system) / ALLOCATED[system] - 1
 
 
 @pytest.mark.parametrize("system", ALLOCATED)
@@ -200,6 +212,28 @@ def test_tensors_of_the_first_stage_take_what_its_rank_logged(system: str) -> No
 def test_memory_is_as_far_off_as_documented() -> None:
     errors = [memory_error(system) for system in ALLOCATED]
     assert mean(map(abs, errors)) == pytest.approx(0.027, abs=0.003)
+
+
+@pytest.mark.parametrize("system", STORED)
+def test_inputs_of_swiglu_kept_in_fp8_bring_memory_nearer_to_what_was_logged(system: str) -> None:
+    """12 % too much without, 8 % too little with it, 9 % with attention in fp8 too: adapters keep some 20 kB
+    a token and layer more than we count, which tokens of one rank of eight hardly show."""
+    logged, kept = STORED[system], {"activation_input_dtype": "fp8"}
+    assert memory_of(system) / logged - 1 == pytest.approx(0.12, abs=0.01)
+    assert memory_of(system, **kept) / logged - 1 == pytest.approx(-0.08, abs=0.01)
+    both = memory_of(system, dtype_also=("attention",), **kept)
+    assert both / logged - 1 == pytest.approx(-0.09, abs=0.01)
+
+
+def test_inputs_of_swiglu_kept_in_fp8_save_what_logs_say() -> None:
+    """Logged memory grows by 51.9 GiB from 1,024 to 4,096 tokens of a GPU (8 and 2 context-parallel ranks,
+    nothing kept in fp8 but attention's); at 8,192 that would be 203.5, and with FP8_ACT 168.8 were logged."""
+    eight, two = (ALLOCATED[f"v5-0-llama2-70b-lora-oracle-{n}xbm-gpu-gb200-4"] for n in (18, 1))
+    alone = "v5-0-llama2-70b-lora-oracle-2xbm-gpu-gb200-4"
+    saved = two + (two - eight) / 3 * 4 - STORED[alone]
+    predicted = memory_of(alone) - memory_of(alone, activation_input_dtype="fp8")
+    assert saved == pytest.approx(34.6, abs=0.1)
+    assert predicted == pytest.approx(saved, rel=0.02)
 
 
 def test_what_configurations_say() -> None:

@@ -238,13 +238,10 @@ def _check_training(job: TrainingJob, machine: Machine) -> list[str]:
 
 
 def _check_placed(job: TrainingJob, arch: Transformer, machine: Machine) -> None:
-    from railwright.compute import profile_of
     from railwright.training.fitting import check_memory
     from railwright.training.host_memory import check_host
 
     fabric = machine.network.fabric
-    if "attention" in job.dtype_also:
-        profile_of(machine.gpu).attention_row("forward", job.dtype)
     check_memory(job, arch, fabric, machine.gpu.hbm_bytes, machine.server)
     check_host(job, arch, fabric, machine.server, machine.gpu.hbm_bytes)
     if _may_refuse(machine):

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from math import inf
+from itertools import pairwise
+from math import inf, log
 from typing import Any
 
 from railwright.catalog.parts import Gpu
@@ -50,6 +51,7 @@ class Row:
     short    sequence length at which attention reaches half of `compute` [token]; 0 for the others
     unmasked  number of keys where no mask cuts its tiles [token]
     softmax  time of a score's softmax over that of its products at head width 128; 0 for the others
+    points   (tokens, share of `compute` reached) where a mask cuts tiles, in place of `short`; () for others
     source   where the constants come from
     """
 
@@ -63,7 +65,23 @@ class Row:
     short: float = 0.0
     unmasked: float = 0.0
     softmax: float = 0.0
+    points: tuple[tuple[float, float], ...] = ()
     sustained: float = inf
+
+    def slowed(self, tokens: int, masked: bool) -> float:
+        """Time of attention to so many tokens over that of its products at `compute`."""
+        if masked and self.points:
+            return 1.0 / interpolated(self.points, max(tokens, 1))
+        return 1.0 + (self.short if masked else self.unmasked) / max(tokens, 1)
+
+
+def interpolated(points: Sequence[tuple[float, float]], at: float) -> float:
+    """A value between (position, value) pairs in rising order, over the logarithm of the position; that of
+    the nearest end beyond them."""
+    for (low, first), (high, second) in pairwise(points):
+        if at < high:
+            return first + (second - first) * max(log(at / low), 0.0) / log(high / low)
+    return points[-1][1]
 
 
 @dataclass(frozen=True)
@@ -147,6 +165,7 @@ def _profile(name: str, generation: str, flash: str) -> Profile:
             short=row[phase]["short"],
             unmasked=row[phase].get("unmasked", row[phase]["short"]),
             softmax=row[phase]["softmax"],
+            points=tuple(row[phase].get("points", {}).items()),
         )
         for row in (chosen, *narrow)
         for phase in ("forward", "backward")

@@ -162,9 +162,9 @@ def _scan(operator: Operator, gpu: Gpu, profile: Profile) -> float:
 
 def _attention(operator: Operator, gpu: Gpu, profile: Profile) -> float:
     row = profile.attention_row(operator.phase, operator.dtype)
-    short = 1.0 + (row.short if operator.masked else row.unmasked) / max(operator.n, 1)
+    slowed = row.slowed(operator.n, operator.masked)
     bound = max(1.0, row.softmax * FULL_WIDTH / max(operator.k, 1))
-    return row.fixed * operator.launches + _roofline(operator, gpu, row, operator.flops * short * bound)
+    return row.fixed * operator.launches + _roofline(operator, gpu, row, operator.flops * slowed * bound)
 
 
 def _memory(operator: Operator, gpu: Gpu, profile: Profile) -> float:

@@ -31,6 +31,7 @@ def configuration_of(record: Mapping[str, str]) -> Mapping[str, str]:
     context_kind  CP_COMM_TYPE (`Layout.context_kind`), where it is not a ring
     Source: mlcommons/training_results_v4.0 to v5.1, what a system's log prints of its configuration, else
     <submitter>/benchmarks/<benchmark>/…/<source>, with the files it takes from beside it
-    (tools/carry_mlperf.py).  FP8_DPA (attention in fp8) and VBOOST_VALUE are not modelled.
+    (tools/carry_mlperf.py).  FP8_DPA and FP8_ACT are left out (what they would change:
+    docs/training/calibration.md), VBOOST_VALUE is not modelled.
     """
     return configurations().get(record["id"], {})

@@ -7,17 +7,18 @@ from typing import Literal
 from railwright.errors import PlanError
 from railwright.model.architecture import Transformer
 from railwright.model.eager import Part
-from railwright.model.eager_kept import operation_by_operation
+from railwright.model.eager_kept import GATES, operation_by_operation
 from railwright.model.flops import gate_width, value_width
 from railwright.model.kernels import ELEMENT
 from railwright.model.logits import LOGIT_BYTES, KeptLoss
 from railwright.model.mixer_operators import mixer_keeps
 from railwright.model.mixers import mixer_of
+from railwright.model.narrow import NARROW, Scaling
 from railwright.model.norms import more_by_norm
 from railwright.model.operators import CoreAttention, Cut, check_cut
 from railwright.model.pattern import PARTS, Layer, is_routed, made_as
 from railwright.model.sparse_kept import sparse_kept
-from railwright.model.tensor_lists import Kept
+from railwright.model.tensor_lists import NARROW_OUTPUT, NARROW_QKV, PROJECTED_INPUT, QKV, STORED, Kept
 
 Recompute = Literal["none", "selective", "full"]
 
@@ -27,10 +28,9 @@ Transformer Engine keeps one quantised copy, the one the weight gradient multipl
 layernorm_linear.py: after the forward product only the column-wise usage of the input is kept).  Scales: one
 byte per 32 elements in MXFP8 and per 16 in NVFP4, four bytes per 128 in block-wise fp8."""
 
-NARROW_QKV = 2 * (1.0 + 1 / 32)
-"""Bytes of one element of queries, keys and values that an attention in MXFP8 keeps: straight and transposed,
-with a scale byte per 32 (Transformer Engine 2.16, dot_product_attention/backends.py, FusedAttnFunc).  They
-are copies of its own: computing the 16-bit ones again frees nothing."""
+STORED_BYTES = 1.0
+"""Bytes of an element of what a gated activation reads, where that is kept in fp8: cast without a scale
+(Megatron-LM, core/fusions/fused_bias_swiglu.py, fp8_input_store)."""
 
 SCORE_BYTES: dict[CoreAttention, float] = {"unfused": 5.0, "unfused without dropout": ELEMENT}
 """Bytes per score: softmax, dropout's mask and its output (Korthikanti et al. 2022, section 4.1), or the
@@ -40,7 +40,7 @@ DROPPED: dict[str, tuple[str, ...]] = {
     "core_attn": ("attention scores", "index inputs", "index query, key", "index choice"),
     "layernorm": ("attention norm output", "mlp norm output"),
     "mla_up_proj": ("query, key, value", "query up output"),
-    "mlp": ("mlp norm output", "mlp up output", "mlp product"),
+    "mlp": ("mlp norm output", "mlp up output", f"mlp up output{STORED}", "mlp product"),
     "moe": (
         "router",
         "latents' input",
@@ -48,12 +48,14 @@ DROPPED: dict[str, tuple[str, ...]] = {
         "shared input",
         "expert input",
         "expert up output",
+        f"expert up output{STORED}",
         "expert product",
         "shared up output",
+        f"shared up output{STORED}",
         "shared product",
     ),
     "moe_act": ("expert product",),
-    "shared_experts": ("shared up output", "shared product"),
+    "shared_experts": ("shared up output", f"shared up output{STORED}", "shared product"),
     "ops": (),
 }
 """What recomputing one part of a layer no longer keeps; of 'ops' `_every_second` says what stays.
@@ -77,7 +79,8 @@ def layer_activations(
     attention: CoreAttention = "flash",
     dropout: float = 0.0,
     dtype: str = "bf16",
-    narrow: bool = False,
+    narrow: Scaling = "",
+    stored: bool = False,
     unfused: tuple[Part, ...] = (),
 ) -> dict[str, float]:
     """Bytes one layer keeps for one microbatch on one GPU, tensor by tensor. [byte]
@@ -90,7 +93,9 @@ def layer_activations(
     recompute  'selective' drops what `modules` compute again (DROPPED; 'ops' keeps the outputs of attention
                and of every second product, and the layer's input); 'full' keeps the layer's input only
     dtype      of the linear layers' products; their inputs are kept in it (KEPT_INPUT), all else in 16 bits
-    narrow     attention multiplies in MXFP8 too, and keeps its inputs so (NARROW_QKV)
+    narrow     how attention scales what it multiplies in 8 bits, of which it keeps copies of its own, which
+               computing the 16-bit ones again does not free (`narrow.NARROW`)
+    stored     what gated activations read is kept in 8 bits (STORED_BYTES)
     unfused    parts that run one kernel per operation, some of which keep more (`eager_kept`)
 
     Kept is the input of every operator whose backward needs it.  For GPT with dropout in 16 bits this is
@@ -107,7 +112,10 @@ def layer_activations(
     if recompute == "full":
         return {"layer input": rows * ELEMENT * arch.hidden / split}
     mixer, mlp = PARTS[layer]
-    kept = _attention(arch, sequence, tp, split, attention, dtype) if mixer == "attention" else []
+    again = modules if recompute == "selective" else ()
+    if "core_attn" in again:
+        narrow = ""
+    kept = _attention(arch, sequence, tp, split, attention, dtype, narrow) if mixer == "attention" else []
     if mixer == "linear":
         kept = _mixer(arch, tp, dtype)
     if mlp == "dense":
@@ -124,8 +132,10 @@ def layer_activations(
         kept += [Kept("output norm inputs", more, spread=True)]
     gone = _dropped(arch, layer, modules) if recompute == "selective" else frozenset[str]()
     kept = operation_by_operation(kept, arch, unfused, gone)
-    if narrow and not (recompute == "selective" and "core_attn" in modules):
-        kept = [_in_narrow(k) for k in kept]
+    if narrow:
+        kept = [_in_narrow(k, narrow) for k in kept]
+    if stored:
+        kept = [_stored(k, again) for k in kept]
     if recompute == "selective" and "ops" in modules:
         kept = _every_second(arch, layer, sequence, tp, attention)
     return {k.name: rows * k.bytes / (split if k.spread else 1) for k in kept if k.name not in gone}
@@ -142,6 +152,7 @@ def layer_gradient_bytes(
     imbalance: float = 1.0,
     dtype: str = "bf16",
     trains: bool = True,
+    stored: bool = False,
 ) -> float:
     """Activation gradients alive at once, at most, in one layer's backward pass. [byte]
 
@@ -151,13 +162,14 @@ def layer_gradient_bytes(
     (Megatron-LM, core/transformer/moe/token_dispatcher.py, combine_preprocess).
 
     trains  whether the second product has a weight gradient; a frozen one keeps no input
+    stored  the activation's input was kept in 8 bits and is there in 16 again
     """
     keep = KEPT_INPUT.get(dtype, ELEMENT) if trains else 0.0
     up = 2 if arch.gated else 1
     split = tp if sequence_parallel else 1
 
     def behind(width: float, received: float) -> float:
-        return received * (ELEMENT * (up + 1) - keep) * width
+        return received * (ELEMENT * (up + 1 + up * stored) - keep) * width
 
     flowing = ELEMENT * arch.hidden / split
     mlp = PARTS[layer].mlp
@@ -190,7 +202,13 @@ def head_activation_bytes(
 
 
 def _attention(
-    arch: Transformer, sequence: int, tp: int, split: int, kind: CoreAttention, dtype: str
+    arch: Transformer,
+    sequence: int,
+    tp: int,
+    split: int,
+    kind: CoreAttention,
+    dtype: str,
+    scaling: Scaling,
 ) -> list[Kept]:
     keep = KEPT_INPUT.get(dtype, ELEMENT)
     narrow = dtype in KEPT_INPUT
@@ -223,11 +241,16 @@ def _attention(
             before = arch.head_dim * (heads + keys) + values
             kept.append(Kept("query and key before norm", ELEMENT * before))
         output = heads * value_width(arch)
+    own = NARROW[scaling].keeps_output if scaling else 0.0
+    if own:
+        kept.append(Kept(NARROW_OUTPUT, own * output))
     # attention keeps its own 16-bit output; in 16 bits the projection's input is the same tensor
     if arch.attention_gate:
         kept.append(Kept("attention gates", ELEMENT * gate_width(arch) / tp))
         kept.append(Kept("attention output", ELEMENT * output))
         kept.append(Kept("gated output", keep * output))
+    elif own:
+        kept.append(Kept(PROJECTED_INPUT, keep * output))
     else:
         kept.append(Kept("attention output", (ELEMENT + keep if narrow else ELEMENT) * output))
     kept.append(_scores(kind, sequence, heads))
@@ -250,11 +273,21 @@ def _scores(kind: CoreAttention, sequence: int, heads: float) -> Kept:
     return Kept("attention scores", (SCORE_BYTES.get(kind, 0.0) * sequence or 4.0) * heads)
 
 
-def _in_narrow(kept: Kept) -> Kept:
-    """A kept tensor where attention multiplies in MXFP8."""
-    if kept.name != "query, key, value":
+def _in_narrow(kept: Kept, scaling: Scaling) -> Kept:
+    """A kept tensor where attention multiplies in 8 bits."""
+    if kept.name != QKV:
         return kept
-    return Kept("query, key, value in 8 bits", kept.bytes / ELEMENT * NARROW_QKV)
+    return Kept(NARROW_QKV, kept.bytes / ELEMENT * NARROW[scaling].keeps)
+
+
+def _stored(kept: Kept, again: tuple[str, ...]) -> Kept:
+    """A kept tensor where gated activations keep what they read in 8 bits.
+
+    again  parts that selective recomputation runs again: experts' activations read what is kept for them
+    """
+    if kept.name not in GATES or (kept.name == "expert up output" and "moe_act" in again):
+        return kept
+    return Kept(f"{kept.name}{STORED}", kept.bytes / ELEMENT * STORED_BYTES)
 
 
 def _mlp(arch: Transformer, tp: int, dtype: str) -> list[Kept]:

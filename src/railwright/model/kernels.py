@@ -26,21 +26,6 @@ CAST_DTYPES = ("fp8", "fp8_rowwise", "mxfp8")
 GRADIENT = 4.0
 """Bytes of one weight gradient: main gradients are accumulated in fp32 (Megatron-LM's default for bf16)."""
 
-NARROW_CASTS = (7, 5)
-"""Kernels that quantise for an attention in MXFP8, forward (queries, keys, values) and backward (the gradient
-of its output): one for each tensor, straight and transposed, and four that permute and swizzle all scales.
-Source: Transformer Engine 2.16, dot_product_attention/utils.py, mxfp8_quantize_fast_path."""
-
-NARROW_COPIES = 2 * (0.5 + 0.5 / 32) + 4 * 0.5 / 32
-"""What those kernels write for one element, in elements of 16 bits: two copies in 8 bits with a scale byte
-per 32, and in the four the scales read and written again."""
-
-SUMMED_HEADS = 12.0
-"""Bytes moved for an element of the gradients of keys and values, which an attention in MXFP8 makes in fp32
-for every query head and then sums over those that share them: cleared, written, read.  Of cuDNN 9.22's
-backward pass 9.6 to 12.6 bytes are left beside its products where heads share keys (llama3.1), none where
-they do not (dsv3, gpt_oss; compute/data/attention.yaml)."""
-
 FLASH_BACKWARD = 2.5
 """FLOPs of FlashAttention's backward over its forward: five matrix products against two (the scores are
 recomputed inside the kernel).  Source: Dao, FlashAttention-2 (2023), section 4.1."""
@@ -178,10 +163,12 @@ def attention_pair(
     kv_heads: int,
     flops: float,
     dtype: str = "bf16",
+    written: float = ELEMENT,
 ) -> Block:
     """FlashAttention forward and backward on this GPU's heads.
 
     flops  of the forward pass, causal half only: the kernels skip blocks above the diagonal [flop]
+    written  bytes of an element of the output and of gradients
 
     Forward moves Q, K, V, O and the fp32 log-sum-exp once; backward reads them and dO and writes dQ, dK,
     dV.  K and V are re-read per block of queries, out of L2 at these sizes.
@@ -196,7 +183,7 @@ def attention_pair(
             "core attention",
             "attention",
             flops,
-            rows * (narrow * (q + kv) + ELEMENT * out + stats),
+            rows * (narrow * (q + kv) + written * out + stats),
             dtype,
             *shape,
         ),
@@ -205,7 +192,7 @@ def attention_pair(
                 "core attention, backward",
                 "attention",
                 FLASH_BACKWARD * flops,
-                rows * ((narrow + ELEMENT) * (q + kv + out) + 2 * stats),
+                rows * ((narrow + written) * (q + kv + out) + 2 * stats),
                 dtype,
                 *shape,
                 phase="backward_input",
@@ -214,42 +201,13 @@ def attention_pair(
     )
 
 
-def beside_narrow(
-    core: list[Block], rows: int, *, heads: int, query_dim: int, value_dim: int, kv_heads: int
-) -> list[Block]:
-    """Core attention in MXFP8 with what runs beside it: casts (NARROW_CASTS), and the sum of the gradients of
-    keys and values over the heads that share them (SUMMED_HEADS).
-
-    core  its blocks in forward order
-    Output and gradients of attention stay in 16 bits.
-    """
-    inputs, out = heads * query_dim + kv_heads * (query_dim + value_dim), heads * value_dim
-    casts = elementwise("attention casts", rows, inputs, NARROW_COPIES * inputs, 0, (NARROW_CASTS[0], 0))
-    cast = Operator(
-        "attention casts, backward",
-        "memory",
-        0.0,
-        ELEMENT * rows * (1 + NARROW_COPIES) * out,
-        "bf16",
-        phase="backward_input",
-        launches=NARROW_CASTS[1],
-    )
-    moved = rows * SUMMED_HEADS * heads * (query_dim + value_dim)
-    summed = Operator("core attention, sum over heads", "memory", 0.0, moved, "bf16", phase="backward_input")
-    *others, last = core
-    blocks = [*others, replace(last, backward_input=(cast, *last.backward_input))]
-    if kv_heads < heads:
-        blocks[0] = replace(blocks[0], backward_input=(*blocks[0].backward_input, summed))
-    return [casts, *blocks]
-
-
 def windowed_attention(
     arch: Transformer, whole: Block, rows: int, sequence: int, tp: int, backward: bool = True
 ) -> list[Block]:
     """The mean layer's attention with sliding windows: its windowed layers' share, and that of the others.
 
     whole     the attention of a layer without a window
-    backward  whether the kernel's backward pass leaves out what lies outside the window; in MXFP8 it does not
+    backward  whether the kernel's backward pass leaves out what lies outside the window; not in 8 bits
     A window's queries meet as many keys as those of a causal sequence of twice its length, and its kernel is
     as slow as that one's: few tiles of keys between prologue and tail.  A chunk is a causal sequence of its
     own.  The two count as one launch.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from railwright.model.architecture import Transformer
 from railwright.model.eager import Part
 from railwright.model.kernels import CAST_DTYPES, Block, elementwise, linear
-from railwright.model.recompute import LATENT
+from railwright.model.recompute import LATENT, STORING
 
 GATED_LAUNCHES = (2, 3)
 """Kernels of silu(gate) * up, forward and backward: the two functions; both gradients of the product, and
@@ -78,12 +78,14 @@ def two_products(
     biased: bool = False,
     outside: int | None = None,
     unfused: tuple[Part, ...] = (),
+    stored: bool = False,
 ) -> list[Block]:
     """Up (with the gate beside it), activation, down; `rows` over all `batch` experts.
 
     outside  width of the rows outside, where it is not the hidden width
     biased  the gradient of the first product's bias is summed by a kernel of its own
     unfused  parts that run one kernel per operation
+    stored  what the gated activation reads is kept in 8 bits (`storing`)
     casts  inputs are cast to fp8 by kernels of their own (16 bits read, fp8 written straight and transposed):
            no norm comes before routed experts, and their activation stays in 16 bits (Transformer Engine,
            pytorch/module/grouped_linear.py quantises its split input)
@@ -94,10 +96,22 @@ def two_products(
         activation(f"{name} activation", rows, width, arch.gated, _split(arch, unfused), biased),
         linear(f"{name} down", rows, outer, width, dtype, batch),
     ]
+    if stored:
+        blocks.insert(1, storing(name, rows, up))
     if casts and dtype in CAST_DTYPES:
-        blocks.insert(2, elementwise(f"{name} down, cast", rows, reads=width, writes=width, back=0))
+        blocks.insert(-1, elementwise(f"{name} down, cast", rows, reads=width, writes=width, back=0))
         blocks.insert(0, elementwise(f"{name} up, cast", rows, reads=outer, writes=outer, back=0))
     return blocks
+
+
+def storing(name: str, rows: float, up: int) -> Block:
+    """Casts what a gated activation reads, `up` elements a row, to 8 bits, in which it is kept, and in the
+    backward pass to 16 bits again: a kernel each, beside the activation's own.
+
+    Source: Megatron-LM d98e8a6, core/fusions/fused_bias_swiglu.py, SwiGLUFunction and WeightedSwiGLUFunction
+    (fp8_input_store: Tensor.to outside of what is compiled).
+    """
+    return elementwise(f"{name}{STORING}", rows, reads=up, writes=0.5 * up, back=1.5 * up)
 
 
 def _split(arch: Transformer, unfused: tuple[Part, ...]) -> Split | None:

@@ -7,7 +7,7 @@ places it between these operators.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 from railwright.errors import PlanError
@@ -18,7 +18,6 @@ from railwright.model.kernels import (
     CAST_DTYPES,
     Block,
     attention_pair,
-    beside_narrow,
     elementwise,
     expert_biases,
     half,
@@ -31,9 +30,10 @@ from railwright.model.kernels import (
 from railwright.model.mixer_operators import mixer_blocks
 from railwright.model.mixers import check_mixer
 from railwright.model.mlp_kernels import from_latents, to_latents, two_products
+from railwright.model.narrow import NARROW, Scaling, beside_narrow
 from railwright.model.norms import layer_norm, norm, splits_norms
 from railwright.model.pattern import PARTS, Layer, made_as
-from railwright.model.recompute import run_again
+from railwright.model.recompute import part_of, run_again
 from railwright.model.sparse import (
     check_sparse,
     chosen_attention,
@@ -85,7 +85,8 @@ class Cut:
     imbalance  tokens of the busiest GPU's experts over the mean, >= 1
     attention  'flash' computes the core attention in one kernel, 'unfused' writes the scores to memory
     unfused    parts that run one kernel per operation (`eager`)
-    narrow     attention multiplies in the linear layers' format
+    narrow     how attention scales operands in 8 bits; '' in 16 bits
+    stored     what a gated activation reads is kept in 8 bits
     """
 
     tp: int = 1
@@ -95,7 +96,8 @@ class Cut:
     imbalance: float = 1.0
     attention: CoreAttention = "flash"
     unfused: tuple[Part, ...] = ()
-    narrow: bool = False
+    narrow: Scaling = ""
+    stored: bool = False
 
 
 def layer_operators(
@@ -110,7 +112,8 @@ def layer_operators(
     expert_tp: int | None = None,
     imbalance: float = 1.0,
     dtype: str = "bf16",
-    narrow: bool = False,
+    narrow: Scaling = "",
+    stored: bool = False,
     attention: CoreAttention = "flash",
     modules: tuple[str, ...] = ("core_attn",),
     unfused: tuple[Part, ...] = (),
@@ -121,7 +124,8 @@ def layer_operators(
     rows      tokens of the microbatch in the tensor-parallel group (micro_batch * sequence)
     sequence  tokens in one sequence
     dtype     of the linear layers ('bf16', 'fp16', 'fp8', …); attention and router stay in 16 bits
-    narrow    attention multiplies in `dtype` too; 'flash' only
+    narrow    how attention scales what it multiplies in 8 bits (`narrow.NARROW`); '' in 16 bits; 'flash' only
+    stored    what a gated activation reads is kept in 8 bits for its backward pass (`mlp_kernels.storing`)
     attention 'flash', or 'unfused' as in software before 2023
     modules   parts of a layer that selective recomputation runs again (`recompute.MODULES`)
     unfused   parts that run as eager PyTorch does, one kernel per operation (`eager`)
@@ -131,7 +135,7 @@ def layer_operators(
     are replicated.
     Raises PlanError where the layer cannot be cut so.
     """
-    cut = Cut(tp, sequence_parallel, ep, expert_tp, imbalance, attention, unfused, narrow)
+    cut = Cut(tp, sequence_parallel, ep, expert_tp, imbalance, attention, unfused, narrow, stored)
     check_cut(arch, layer, cut)
     arch = made_as(arch, layer)
     mixer, mlp = PARTS[layer]
@@ -155,7 +159,7 @@ def layer_operators(
     if "ops" in modules:
         keys = arch.kv_heads / (arch.heads + 2 * arch.kv_heads)
         parts = {"qkv projection": keys, "mlp up": 0.5}
-        again += tuple(_part(op, parts[op.name]) for op in forward if op.name in parts)
+        again += tuple(part_of(op, parts[op.name]) for op in forward if op.name in parts)
     return LayerOperators(forward, backward, weight, again, dispatched)
 
 
@@ -185,7 +189,7 @@ def _check_heads(arch: Transformer, cut: Cut) -> None:
             f"{arch.name}: tensor parallel {cut.tp} neither divides nor is a multiple of its {kv} "
             f"key/value heads; choose one of {_divisors(kv)} or a multiple of {kv}."
         )
-    check_sparse(arch, cut.attention, cut.narrow)
+    check_sparse(arch, cut.attention, bool(cut.narrow))
     if arch.attention == "mla" and arch.attention_gate:
         raise PlanError(f"{arch.name}: gates on the outputs of latent attention are not modelled.")
 
@@ -251,11 +255,13 @@ def _core(
     """
     if cut.attention == "flash":
         flops = rows * sequence / 2 * score_flops_per_key(arch) / cut.tp
-        whole = attention_pair(
-            rows, sequence, **shape, flops=flops, dtype=dtype if cut.narrow else half(dtype)
-        )
-        core = windowed_attention(arch, whole, rows, sequence, cut.tp, backward=not cut.narrow)
-        return beside_narrow(core, rows, **shape) if cut.narrow else core
+        if not cut.narrow:
+            whole = attention_pair(rows, sequence, **shape, flops=flops, dtype=half(dtype))
+            return windowed_attention(arch, whole, rows, sequence, cut.tp)
+        how = NARROW[cut.narrow]
+        whole = attention_pair(rows, sequence, **shape, flops=flops, dtype=how.dtype, written=how.written)
+        core = windowed_attention(arch, whole, rows, sequence, cut.tp, backward=False)
+        return beside_narrow(core, rows, cut.narrow, **shape)
     heads, query, value, kv_heads = shape.values()
     blocks = unfused_attention(
         rows,
@@ -299,7 +305,7 @@ def _mlp(arch: Transformer, rows: int, cut: Cut, dtype: str) -> list[Block]:
     local, width, how = _norm_rows(rows, cut), arch.ffn // cut.tp, cut.unfused
     return [
         *_mlp_norm(arch, local, cut),
-        *two_products(arch, "mlp", rows, width, dtype, biased=_biased(cut), unfused=how),
+        *two_products(arch, "mlp", rows, width, dtype, biased=_biased(cut), unfused=how, stored=cut.stored),
         *_mlp_end(arch, local, cut),
     ]
 
@@ -328,8 +334,9 @@ def _experts(arch: Transformer, rows: int, cut: Cut, dtype: str, dispatched: flo
     if here > 1:
         blocks.append(elementwise("sort by expert", dispatched, reads=h, writes=h, back=2 * h))
     how = cut.unfused
+    how, stored = cut.unfused, cut.stored
     blocks += two_products(
-        arch, "experts", dispatched, width, dtype, batch=here, casts=True, outside=h, unfused=how
+        arch, "experts", dispatched, width, dtype, here, casts=True, outside=h, unfused=how, stored=stored
     )
     if arch.mlp_bias:
         blocks.append(expert_biases(dispatched, here, h))
@@ -342,7 +349,8 @@ def _experts(arch: Transformer, rows: int, cut: Cut, dtype: str, dispatched: flo
     if arch.shared_ffn:
         if arch.shared_norm:
             blocks.append(layer_norm("shared expert norm", arch, local, how))
-        blocks += two_products(arch, "shared expert", rows, arch.shared_ffn // cut.tp, dtype, unfused=how)
+        shared = arch.shared_ffn // cut.tp
+        blocks += two_products(arch, "shared expert", rows, shared, dtype, unfused=how, stored=stored)
         if arch.shared_gate:
             blocks.append(linear("shared gate", local, 1, h, half(dtype)))
         blocks.append(elementwise("add shared", local, reads=2 * h, writes=h, back=2 * h))
@@ -377,12 +385,6 @@ def second_block(names: Sequence[str]) -> int:
     end where there are none."""
     found = (i for i, name in enumerate(names) if name.startswith(("mlp ", "router")))
     return next(found, len(names))
-
-
-def _part(op: Operator, share: float) -> Operator:
-    """A product with a share of its columns."""
-    columns = max(round(op.n * share), 1)
-    return replace(op, n=columns, flops=op.flops * columns / op.n, bytes=op.bytes * columns / op.n)
 
 
 def _check_width(arch: Transformer, what: str, width: int, parts: int) -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from railwright.model.architecture import Transformer
+from dataclasses import replace
+
+from railwright.model.architecture import Operator, Transformer
+from railwright.model.narrow import OUTPUT_IN_16_BITS
 from railwright.model.pattern import PARTS, Layer, is_routed
 
 INDEXER = ("index query", "index key", "index key norm", "index weights", "index rotary")
@@ -21,17 +24,26 @@ CORE = (
 )
 """Forward operators of the core attention."""
 
-SHARED = ("shared expert up", "shared expert activation", "shared expert down", "shared gate")
+STORING = " activation input"
+"""End of the name of what casts a gated activation's input to 8 bits, to be kept."""
+
+SHARED = (
+    "shared expert up",
+    "shared expert activation",
+    f"shared expert{STORING}",
+    "shared expert down",
+    "shared gate",
+)
 """Forward operators of shared experts."""
 
 LATENT = ("expert latent down", "expert latent up")
 """Products that bring tokens to the width that their experts read, and back."""
 
 MODULES: dict[str, tuple[str, ...]] = {
-    "core_attn": ("attention casts", *INDEXER, *CORE),
+    "core_attn": ("attention casts", *INDEXER, *CORE, OUTPUT_IN_16_BITS),
     "layernorm": ("input norm", "mlp norm"),
     "mla_up_proj": ("query projection", "query up", "key/value up", "query absorption", "rotary"),
-    "mlp": ("mlp norm", "mlp up", "mlp activation", "mlp down", "mlp output norm"),
+    "mlp": ("mlp norm", "mlp up", f"mlp{STORING}", "mlp activation", "mlp down", "mlp output norm"),
     "moe": (
         "router",
         "expert choice",
@@ -42,6 +54,7 @@ MODULES: dict[str, tuple[str, ...]] = {
         "sort by expert",
         "experts up, cast",
         "experts up",
+        f"experts{STORING}",
         "experts activation",
         "experts down, cast",
         "experts down",
@@ -53,7 +66,7 @@ MODULES: dict[str, tuple[str, ...]] = {
         *SHARED,
         "add shared",
     ),
-    "moe_act": ("experts activation", "experts down, cast"),
+    "moe_act": (f"experts{STORING}", "experts activation", "experts down, cast"),
     "shared_experts": SHARED,
     "ops": ("input norm", "rotary", "output projection", "mlp norm", "mlp activation"),
 }
@@ -101,3 +114,9 @@ def whole_parts(arch: Transformer, layer: Layer, modules: tuple[str, ...]) -> tu
     if "moe" in modules:
         return ("moe",)
     return ("shared_experts",) if "shared_experts" in modules and arch.shared_ffn else ()
+
+
+def part_of(op: Operator, share: float) -> Operator:
+    """A product with a share of its columns."""
+    columns = max(round(op.n * share), 1)
+    return replace(op, n=columns, flops=op.flops * columns / op.n, bytes=op.bytes * columns / op.n)

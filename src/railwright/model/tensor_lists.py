@@ -10,6 +10,12 @@ INPUT, OUTPUT = "attention norm input", "layer output"
 
 QKV = "query, key, value"
 NARROW_QKV = "query, key, value in 8 bits"
+NARROW_OUTPUT, PROJECTED_INPUT = "attention output in 8 bits", "output projection input"
+"""What attention keeps of its output for itself, and what the product behind it then keeps of it."""
+
+STORED = " in 8 bits"
+"""End of the name of what a gated activation reads, where it is kept so."""
+
 BEFORE_EXCHANGE = "attention output before all-to-all"
 
 SCOPES = {

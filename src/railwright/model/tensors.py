@@ -21,10 +21,13 @@ from railwright.model.sparse_kept import sparse_latents, sparse_values
 from railwright.model.tensor_lists import (
     BEFORE_EXCHANGE,
     INPUT,
+    NARROW_OUTPUT,
     NARROW_QKV,
     OUTPUT,
+    PROJECTED_INPUT,
     QKV,
     SCOPES,
+    STORED,
     LayerTensors,
     Makes,
 )
@@ -134,9 +137,10 @@ class Tape:
         self.op(reads, {**inside, **makes}, tuple(inner), beside=(ahead, back))
 
     def activation(self, of: str, out: str, size: tuple[float, float]) -> None:
-        """Between two products; one kernel per operation keeps the activated gates too."""
-        gates = f"{out.removesuffix(' product')} activated"
-        inner = {gates: (0.0, self.kept[gates])} if gates in self.kept else {}
+        """Between two products; one kernel per operation keeps the activated gates too.  What it reads may be
+        kept in 8 bits, of which the backward pass makes 16 again."""
+        gates, stored = f"{out.removesuffix(' product')} activated", f"{of}{STORED}"
+        inner = {name: (0.0, self.kept[name]) for name in (gates, stored) if name in self.kept}
         self.op((of,), {**inner, out: size}, (of, *inner))
 
     def gathered(self, out: str) -> str:
@@ -207,23 +211,35 @@ class Tape:
 
     def _flash(self, qkv: str, out: float, exchanged: bool, working: float) -> None:
         """Attention in one kernel.  Where heads are swapped for tokens, all-to-alls read and write copies
-        (Transformer Engine, context_parallel.py, flash_attn_a2a_communicate)."""
-        made = "attention output"
+        (Transformer Engine, context_parallel.py, flash_attn_a2a_communicate), of 8 bits where attention keeps
+        its output so.  There 16-bit inputs are joined before they are cast, and in the backward pass their
+        gradients in 8 bits before they are made 16 (`narrow.NARROW`)."""
+        made, eight = "attention output", NARROW_OUTPUT in self.kept
+        wire = 0.5 if eight else 1.0
+        after = PROJECTED_INPUT if eight and not self.arch.attention_gate else made
+        if after != made:
+            self.groups[made] = after
         if exchanged:
             size, whole = self.gradients[qkv], f"{qkv}, exchanged"
-            self.op((qkv,), {whole: (size, size)}, beside=(size, size))
+            self.op((qkv,), {whole: (size, wire * size)}, beside=(wire * size, wire * size))
             self.groups[whole] = QKV
             qkv, made = whole, BEFORE_EXCHANGE
         lse = self.kept.get("attention scores", 0.0)
-        makes = {made: self.size(made, out), "log-sum-exp": (0.0, lse)}
-        keeps = qkv
+        makes = {made: self.size(made if exchanged else after, out), "log-sum-exp": (0.0, lse)}
+        keeps, beside = (qkv, made), (working, working)
         if NARROW_QKV in self.kept:
             makes[NARROW_QKV] = (0.0, self.kept[NARROW_QKV])
-            keeps = NARROW_QKV
-        self.op((qkv,), makes, (keeps, made, "log-sum-exp"), beside=(working, working))
+            keeps = (NARROW_QKV, made)
+        if eight:
+            makes[NARROW_OUTPUT] = (0.0, self.kept[NARROW_OUTPUT])
+            keeps = (NARROW_QKV, NARROW_OUTPUT)
+            joined = 0.0 if exchanged else self.gradients[qkv]
+            beside = (joined, out / 2 + self.gradients[qkv])
+        self.op((qkv,), makes, (*keeps, "log-sum-exp"), beside=beside)
         self.groups["log-sum-exp"] = "attention scores"
         if exchanged:
-            self.op((made,), {"attention output": self.size("attention output", out)}, beside=(out, out))
+            given = {"attention output": self.size(after, out)}
+            self.op((made,), given, beside=(wire * out, wire * out))
 
     def _grouped(self) -> str:
         """One product makes queries, keys, values and gates; what is normed is another tensor before."""

@@ -317,6 +317,8 @@ def _precision(job: TrainingJob) -> dict[str, Any]:
         found["fp8_dot_product_attention"] = True
     if "head" in job.dtype_also:
         found["fp8_output_proj"] = True
+    if job.activation_input_dtype == "fp8":
+        found["activation_func_fp8_input_store"] = True
     return found
 
 

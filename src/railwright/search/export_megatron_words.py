@@ -60,6 +60,8 @@ def unsaid(job: TrainingJob, arch: Transformer, hosts: Hosts) -> list[str]:
         found.append("fp8 maxima over tensor-parallel ranks alone: a field (tp_only_amax_red), no argument")
     if "attention" in job.dtype_also:
         found.append("attention in 8 bits: a field (fp8_dot_product_attention), no argument")
+    if job.activation_input_dtype == "fp8":
+        found.append("SwiGLU's input kept in fp8: a field (activation_func_fp8_input_store), no argument")
     if job.sample_length is not None:
         found.append(f"samples of {job.sample_length} tokens are packed by the data set")
     if "norm" in job.unfused:

@@ -209,7 +209,9 @@ def _unsaid(job: TrainingJob, arch: Transformer, hosts: Hosts) -> list[str]:
     if job.dtype in ("fp16", "nvfp4", "fp8_block"):
         found.append(f"{job.dtype}: torchtitan has no training in it; without it, bf16")
     if job.dtype_also:
-        found.append(f"{' and '.join(job.dtype_also)} in mxfp8: torchtitan multiplies them in 16 bits")
+        found.append(f"{' and '.join(job.dtype_also)} in {job.dtype}: torchtitan multiplies them in 16 bits")
+    if job.activation_input_dtype == "fp8":
+        found.append("SwiGLU's input kept in fp8: torchtitan keeps it in 16 bits")
     return [f"# {sentence}" for sentence in [*found, *_exchanged(job, arch, hosts), *_unset(job, arch)]]
 
 

@@ -212,8 +212,14 @@ class TrainingJob(Section):
     )
     dtype_also: tuple[Literal["attention", "head"], ...] = Field(
         default=(),
-        description="mxfp8: what is multiplied in it beside the layers' linear parts, instead of in 16 bits: "
-        "attention (Megatron's fp8_dot_product_attention), head (fp8_output_proj)",
+        description="what is multiplied in 8 bits beside the layers' linear parts, instead of in 16: "
+        "attention, with dtype fp8 or mxfp8 (Megatron's fp8_dot_product_attention, MLPerf's FP8_DPA); head, "
+        "with mxfp8 (fp8_output_proj)",
+    )
+    activation_input_dtype: Literal["bf16", "fp8"] = Field(
+        default="bf16",
+        description="type in which the input of SwiGLU is kept for its backward pass; fp8: cast for that, "
+        "and back (Megatron's activation_func_fp8_input_store, MLPerf's FP8_ACT)",
     )
     optimizer: Literal["adam", "muon"] = Field(
         default="adam",

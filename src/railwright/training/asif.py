@@ -40,6 +40,7 @@ def _in_16_bits(job: TrainingJob, machine: Machine) -> Case | None:
     if job.dtype in ("bf16", "fp16"):
         return None
     plain = {"dtype": "bf16", "dtype_also": (), "dispatch_dtype": "bf16", "amax_over": None}
+    plain |= {"activation_input_dtype": "bf16"}
     return Case(job.model_copy(update=plain), machine)
 
 

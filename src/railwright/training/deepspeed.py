@@ -8,8 +8,11 @@ Source: DeepSpeed 0.6.0 (2151c787, February 2022); BF16_Optimizer as merged in A
 from __future__ import annotations
 
 from railwright.model import AdamTypes, Operator, optimizer_operators
+from railwright.model.architecture import Transformer
+from railwright.model.kernels import ELEMENT
 from railwright.spec.training import TrainingJob
 from railwright.training.eras import era_of
+from railwright.training.sizes import tokens_of
 
 BUCKET = 500_000_000
 """Gradients that are reduced at once, and weights that are gathered at once (zero/constants.py,
@@ -101,3 +104,20 @@ def gradient_on_its_way(job: TrainingJob, largest: float) -> dict[str, float]:
     """
     offload = runs_engine(job) and "optimizer" in job.layout.offload
     return {"gradient on its way to the host": 2.0 * largest} if offload else {}
+
+
+def sent_kept(job: TrainingJob, arch: Transformer) -> float:
+    """What DeepSpeed keeps of a pass's output until its backward pass: this tensor rank's part of it.
+
+    Source: runtime/pipe/engine.py, _exec_forward_pass (is_pipe_partitioned); pipe_recv_buf and grad_layer,
+    into which a stage receives, are as large and stay.  Megatron-LM frees the output since 2022
+    (schedules.py, deallocate_output_tensor).
+    """
+    handed = era_of(job).deepspeed and job.layout.pipeline > 1
+    return tokens_of(job) * ELEMENT * arch.hidden / job.layout.tensor if handed else 0.0
+
+
+def received_kept(job: TrainingJob, arch: Transformer) -> float:
+    """What DeepSpeed keeps of a pass's input beside the first layer's: a second copy, where tensor ranks do
+    not send parts of it."""
+    return sent_kept(job, arch) if job.layout.tensor == 1 else 0.0

@@ -14,6 +14,7 @@ from railwright.training.formats import has_fp32_shards
 from railwright.training.hosted import unoffered
 from railwright.training.lora import targets_of
 from railwright.training.mixers import of_mixers
+from railwright.training.narrow import of_narrow
 from railwright.training.offload import overlaps_update
 from railwright.training.schedule import TOGETHER, in_pairs, order_name, route_of, schedule_name
 from railwright.training.shared import hides_behind_shared
@@ -46,6 +47,7 @@ def doubts(job: TrainingJob, arch: Transformer, count: int) -> list[str]:
     if job.amax_over not in (None, "none") and job.dtype != "fp8":
         idle.append("amax_over does nothing: only dtype fp8 has one scale per tensor.")
     idle += [*of_schedule(job), *_idle_muon(job), *of_chosen_keys(job, arch), *of_mixers(arch)]
+    idle += of_narrow(job)
     if job.master == "remainder" and has_fp32_shards(job):
         idle.append(
             f"master remainder does nothing with software {job.software} and zero: 3, whose shards are the "

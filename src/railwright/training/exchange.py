@@ -9,6 +9,7 @@ from __future__ import annotations
 from railwright.collectives.moe_routing import exchanged
 from railwright.collectives.prediction import Op
 from railwright.model.architecture import Transformer
+from railwright.model.narrow import NARROW
 from railwright.spec.training import TrainingJob
 from railwright.training.blockwise import sent_share
 from railwright.training.casts import narrow_gathers
@@ -24,6 +25,7 @@ from railwright.training.communication import (
 )
 from railwright.training.eras import era_of
 from railwright.training.lanes import PASSED_ON
+from railwright.training.narrow import scaling_of
 
 RECEIVED = "pp gather"
 """Purpose of the all-gather of a pass's input (`Exchange.received`)."""
@@ -132,9 +134,9 @@ class Exchange:
             return
         again = " backward" if backward else ""
         query, keys, out = block_sizes(self.job, self.arch)
-        how = self.job.layout.context_kind
+        how, (inputs, outputs, gradient, gradients) = self.job.layout.context_kind, self._sent()
         if how == "ring":
-            size = keys * (2.0 if backward else 1.0)
+            size = keys * (inputs + gradients if backward else inputs)
             hop = self.prices.comm("cp", f"cp ring{again}", "sendrecv", size, "cp")
             if self.job.overlap.cp:
                 chain.ring(hop, name, kind, seconds, self.cp)
@@ -144,7 +146,9 @@ class Exchange:
             chain.compute(name, kind, seconds)
             return
         if how == "all-to-all":
-            ends = (out, query + keys) if backward else (query + keys, out)
+            ends = (gradient * out, gradients * (query + keys))
+            if not backward:
+                ends = (inputs * (query + keys), outputs * out)
             chain.communicate(self.prices.comm("cp", f"cp all-to-all in{again}", "all_to_all", ends[0], "cp"))
             chain.compute(name, kind, seconds)
             chain.communicate(
@@ -152,10 +156,16 @@ class Exchange:
             )
             return
         whole = keys * self.cp
-        chain.communicate(self.prices.comm("cp", f"cp all-gather{again}", "all_gather", whole, "cp"))
+        chain.communicate(self.prices.comm("cp", f"cp all-gather{again}", "all_gather", inputs * whole, "cp"))
         chain.compute(name, kind, seconds)
         if backward:
             chain.communicate(self.prices.comm("cp", "cp reduce-scatter", "reduce_scatter", whole, "cp"))
+
+    def _sent(self) -> tuple[float, float, float, float]:
+        """Bytes of queries, keys and values, of outputs and of the gradients of both on their way between
+        context-parallel ranks, over those of 16 bits (`narrow.Narrow.sent`)."""
+        scaling = scaling_of(self.job)
+        return NARROW[scaling].sent if scaling else (1.0, 1.0, 1.0, 1.0)
 
     def mix(self, chain: Chain, name: str, kind: str, seconds: float, backward: bool = False) -> None:
         """The kernels of a linear mixer: context-parallel ranks swap tokens for heads in front of them, and

@@ -12,6 +12,7 @@ from railwright.training.constants import unmeasured
 from railwright.training.eras import pace_alone
 from railwright.training.experts import beyond_kernels, beyond_reach
 from railwright.training.host_memory import check_host, host_warnings
+from railwright.training.narrow import of_kernels
 from railwright.training.placement import Groups, place
 from railwright.training.plan import check
 from railwright.training.result import HostMemory
@@ -50,4 +51,5 @@ def warnings_of(
         *groups.notes,
         *of_power(machine.gpu, machine.server),
         *unmeasured(machine.gpu.name, job.software, job.dtype, fitted),
+        *of_kernels(job, machine.gpu),
     )

@@ -7,17 +7,8 @@ from typing import Literal, get_args
 from railwright.catalog.parts import Gpu
 from railwright.compute.time import peak_rate
 from railwright.errors import PlanError
-from railwright.model.architecture import Transformer
-from railwright.model.flops import value_width
 from railwright.spec.training import TrainingJob
 from railwright.training.eras import era_of
-
-BLOCK = 32
-"""Elements that share a scale in MXFP8 (OCP Microscaling Formats, version 1.0)."""
-
-TOKENS = 128
-"""Tokens of a rank that attention in MXFP8 wants a multiple of (Transformer Engine 2.16,
-dot_product_attention/utils.py, combine_and_quantize)."""
 
 DTYPES: tuple[str, ...] = get_args(TrainingJob.model_fields["dtype"].annotation)
 """Number formats that a training job may ask for."""
@@ -58,7 +49,7 @@ def has_fp32_shards(job: TrainingJob) -> bool:
     return job.layout.zero == 3 and era_of(job).fp32_shards
 
 
-def check_formats(job: TrainingJob, arch: Transformer) -> None:
+def check_formats(job: TrainingJob) -> None:
     """Raise PlanError where what `dtype_also` names cannot be multiplied in `dtype`, or where weights in
     `dtype` are not the upper halves of their master weights."""
     if job.master == "remainder" and job.dtype == "fp16":
@@ -66,33 +57,13 @@ def check_formats(job: TrainingJob, arch: Transformer) -> None:
             f"{job.name}: master remainder keeps the lower 16 bits of an fp32 master weight, of which a bf16 "
             "weight is the upper 16; one in fp16 is not. Set dtype to bf16, or master to fp32."
         )
-    if job.dtype_also and job.dtype != "mxfp8":
+    if "head" in job.dtype_also and job.dtype != "mxfp8":
         raise PlanError(
-            f"{job.name}: dtype_also names {' and '.join(job.dtype_also)}, which only dtype mxfp8 multiplies "
-            f"in 8 bits; dtype is {job.dtype}. Leave dtype_also out, or set dtype to mxfp8."
+            f"{job.name}: dtype_also names head, which only dtype mxfp8 multiplies in 8 bits; dtype is "
+            f"{job.dtype}. Leave head out of dtype_also, or set dtype to mxfp8."
         )
-    if "attention" not in job.dtype_also:
-        return
-    why = _refused(job, arch)
-    if why:
-        raise PlanError(f"{job.name}: attention in mxfp8 {why}; leave attention out of dtype_also.")
-
-
-def _refused(job: TrainingJob, arch: Transformer) -> str:
-    """Why Transformer Engine's attention in MXFP8 does not take a job; '' where it does."""
-    if era_of(job).attention != "flash":
-        return f"is a fused kernel, and software {job.software} writes scores to memory"
-    if job.attended < job.sequence:
-        return "takes no packed samples (sample_length)"
-    here = job.sequence // job.layout.context
-    if here % TOKENS:
-        return f"wants a multiple of {TOKENS} tokens of a sequence on every rank, and there are {here}"
-    widths = (
-        {arch.head_dim + arch.rope_dim, arch.v_head_dim}
-        if arch.attention == "mla"
-        else {arch.head_dim, value_width(arch)}
-    )
-    odd = sorted(width for width in widths if width % BLOCK)
-    if odd:
-        return f"wants heads of a multiple of {BLOCK}, and {arch.name} has {odd[0]}"
-    return ""
+    if "attention" in job.dtype_also and job.dtype not in ("fp8", "mxfp8"):
+        raise PlanError(
+            f"{job.name}: dtype_also names attention, which only dtype fp8 and mxfp8 multiply in 8 bits; "
+            f"dtype is {job.dtype}. Leave attention out of dtype_also, or set dtype to fp8 or mxfp8."
+        )

@@ -15,8 +15,9 @@ from typing import Literal
 
 from railwright.catalog.parts import Gpu
 from railwright.model.architecture import Operator
+from railwright.model.narrow import OUTPUT_IN_16_BITS, SUMMED
 from railwright.model.operators import LayerOperators, second_block
-from railwright.model.recompute import LATENT
+from railwright.model.recompute import LATENT, STORING
 from railwright.training.constants import constant
 from railwright.training.lanes import PASSED_ON, Task
 from railwright.training.lora import SUM, THIN
@@ -59,6 +60,11 @@ EAGER = frozenset({"rotary", "expert choice", "experts bias"})
 one; `Pace.host` stands for what Python does around them.  So do norms of more kernels than fused ones have
 (NORM), and activations: behind a fused one, whose backward function Python calls once, autograd's engine sums
 up the gradient of its bias without Python (PyTorch, autograd/engine.cpp, validate_outputs)."""
+
+WITHIN = frozenset({"attention casts", OUTPUT_IN_16_BITS})
+"""Casts of an attention in 8 bits: operations one after another inside the call of the attention itself,
+which is counted (Transformer Engine, FusedAttnFunc), as those of what SwiGLU reads are inside its call.  The
+sum over heads behind attention is cuDNN's own."""
 
 NORM = 2
 """Most kernels of fused norms: two in one block, or one with the sum of its gains' gradients beside it."""
@@ -218,6 +224,10 @@ def _seconds(operator: Operator, cpu: float, factor: float, name: str) -> float:
     if name.endswith(SUM):
         return cpu * one * AROUND
     if operator.kind in ("memory", "scan"):
+        if name in WITHIN or name.endswith(STORING):
+            return cpu * one * operator.launches
+        if operator.name.endswith(SUMMED):
+            return 0.0
         plain = operator.launches - operator.tuned
         calls = min(plain, 1) if _in_a_row(operator, name) else plain
         tuned = operator.tuned * constant("host_tuned_seconds")

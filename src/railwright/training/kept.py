@@ -17,13 +17,14 @@ from railwright.model.norms import more_by_norm
 from railwright.model.operators import CoreAttention
 from railwright.model.pattern import PARTS, Layer, is_routed, made_as
 from railwright.model.sparse_kept import index_logits
-from railwright.model.tensor_lists import BEFORE_EXCHANGE
+from railwright.model.tensor_lists import BEFORE_EXCHANGE, NARROW_OUTPUT, STORED
 from railwright.spec.training import TrainingJob
 from railwright.training.chunk_kept import Kept, chunk_kept, layer_at_work
 from railwright.training.constants import constant
-from railwright.training.deepspeed import gradient_on_its_way
+from railwright.training.deepspeed import gradient_on_its_way, received_kept, sent_kept
 from railwright.training.eras import eager_parts, era_of, unfuses_loss
 from railwright.training.lora import inner_kept, is_needed
+from railwright.training.narrow import scaling_of
 from railwright.training.schedule import SHARED, in_pairs, order_name, route_of
 from railwright.training.sizes import tokens_of
 from railwright.training.stages import StageShape
@@ -39,6 +40,7 @@ MLP = (
     *("mlp norm in 32 bits", "mlp norm, normalised", "expert activated", "shared activated"),
     *("router", "latents' input", "expert input", "expert up output", "expert product", "expert latents"),
     *("shared input", "shared norm output", "shared up output", "shared product"),
+    *(f"{part} up output{STORED}" for part in ("mlp", "expert", "shared")),
 )
 """Kept tensors of an MLP, or of experts, that its backward pass frees."""
 
@@ -91,8 +93,8 @@ def stage_activations(
     layers = [chunk_kept(job, arch, chunk, kept, whole) for chunk in shape.chunks]
     chunks = tuple(
         sum(each[layers_away(job, len(each)) :])
-        + (_joined(job, arch) if chunk.head else _sent(job, arch))
-        + (sum(_embedded(job, arch)) if chunk.embedding else _received(job, arch))
+        + (_joined(job, arch) if chunk.head else sent_kept(job, arch))
+        + (sum(_embedded(job, arch)) if chunk.embedding else received_kept(job, arch))
         for chunk, each in zip(shape.chunks, layers, strict=True)
     )
     flowing = max((_gradients(job, arch, kind) for kind in kinds), default=0.0)
@@ -105,7 +107,7 @@ def stage_activations(
             "workspaces": constant("workspace_bytes"),
             "gradient placeholders": _placeholders(job, arch, kinds),
             **gradient_on_its_way(job, _largest(job, arch, shape)),
-            "buffers of what a stage receives": _neighbours(shape) * _sent(job, arch),
+            "buffers of what a stage receives": _neighbours(shape) * sent_kept(job, arch),
         },
         {
             **layer_at_work(job, arch, shape.chunks, kept, whole, _output(job, arch)),
@@ -192,7 +194,8 @@ def layer_kept_parts(
         attention=attention_kept(job),
         dropout=dropout_of(job),
         dtype="bf16" if job.lora else job.dtype,
-        narrow="attention" in job.dtype_also,
+        narrow=scaling_of(job),
+        stored=job.activation_input_dtype == "fp8",
         unfused=eager_parts(job),
     )
     if recompute == "full":
@@ -201,7 +204,8 @@ def layer_kept_parts(
         # JAX computes the rest again from the layer's input: PaXML saves the output projection too
         # (SAVE_QKV_OUT_PROJ), MaxText does not (save_qkv_proj).  Source: NVIDIA/dgxc-benchmarking
         return {name: size for name, size in kept.items() if name in saves}
-    if layout.context > 1 and layout.context_kind == "all-to-all" and "attention output" in kept:
+    swapped = layout.context > 1 and layout.context_kind == "all-to-all"
+    if swapped and "attention output" in kept and NARROW_OUTPUT not in kept:
         # the output before heads are swapped back for tokens is kept beside the projection's input
         kept[BEFORE_EXCHANGE] = kept["attention output"]
     needed = {name: size for name, size in kept.items() if is_needed(job, name)}
@@ -232,6 +236,7 @@ def _gradients(job: TrainingJob, arch: Transformer, kind: Layer) -> float:
         imbalance=job.expert_load if is_routed(kind) else 1.0,
         dtype="bf16" if job.lora else job.dtype,
         trains=job.lora is None or (not is_routed(kind) and "mlp down" in job.lora.targets),
+        stored=job.activation_input_dtype == "fp8",
     )
     working = _mixing(job, arch, kind)
     if not working:
@@ -352,23 +357,6 @@ def _loss(job: TrainingJob) -> KeptLoss:
     """
     kept = "unfused" if unfuses_loss(job) else era_of(job).kept_loss
     return CUT.get(kept, kept) if job.layout.tensor > 1 else kept
-
-
-def _sent(job: TrainingJob, arch: Transformer) -> float:
-    """What DeepSpeed keeps of a pass's output until its backward pass: this tensor rank's part of it.
-
-    Source: runtime/pipe/engine.py, _exec_forward_pass (is_pipe_partitioned); pipe_recv_buf and grad_layer,
-    into which a stage receives, are as large and stay.  Megatron-LM frees the output since 2022
-    (schedules.py, deallocate_output_tensor).
-    """
-    handed = era_of(job).deepspeed and job.layout.pipeline > 1
-    return tokens_of(job) * ELEMENT * arch.hidden / job.layout.tensor if handed else 0.0
-
-
-def _received(job: TrainingJob, arch: Transformer) -> float:
-    """What DeepSpeed keeps of a pass's input beside the first layer's: a second copy, where tensor ranks do
-    not send parts of it."""
-    return _sent(job, arch) if job.layout.tensor == 1 else 0.0
 
 
 def _embedded(job: TrainingJob, arch: Transformer) -> tuple[float, ...]:

@@ -16,6 +16,7 @@ from railwright.training.costs import on_context_ranks
 from railwright.training.eras import eager_parts, era_of, loss_of
 from railwright.training.fused import fused_by, summing_gradients
 from railwright.training.lora import with_adapters
+from railwright.training.narrow import scaling_of
 from railwright.training.one_copy import has_one_copy, with_one_copy
 from railwright.training.packing import attended, samples_of
 from railwright.training.sizes import rows_of
@@ -35,7 +36,8 @@ def operators_of(job: TrainingJob, arch: Transformer, kind: Layer, gpu: Gpu) -> 
         expert_tp=layout.expert_tensor,
         imbalance=job.expert_load if routed else 1.0,
         dtype=product_dtype(job),
-        narrow="attention" in job.dtype_also,
+        narrow=scaling_of(job),
+        stored=job.activation_input_dtype == "fp8",
         attention=era_of(job).attention,
         modules=layout.recompute_modules,
         unfused=unfused_of(job, arch),

@@ -17,7 +17,7 @@ from railwright.model.kernels import ELEMENT, elementwise, half, linear
 from railwright.model.norms import NORMALISED
 from railwright.model.operators import LayerOperators
 from railwright.model.pattern import Layer, is_routed, kinds_present
-from railwright.model.tensor_lists import LayerTensors
+from railwright.model.tensor_lists import PROJECTED_INPUT, LayerTensors
 from railwright.spec.lora import Lora, LoraTarget
 from railwright.spec.training import Layout, TrainingJob
 
@@ -32,6 +32,7 @@ PRODUCTS: dict[LoraTarget, tuple[str, ...]] = {
 FROZEN: dict[str, LoraTarget] = {
     "attention norm output": "qkv",
     "gated output": "attention output",
+    PROJECTED_INPUT: "attention output",
     "mlp norm output": "mlp up",
     "mlp product": "mlp down",
     "shared input": "mlp up",

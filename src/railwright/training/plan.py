@@ -21,6 +21,7 @@ from railwright.training.layout_doubts import layout_doubts
 from railwright.training.lora import check_adapters
 from railwright.training.mixers import check_mixers
 from railwright.training.muon import check_optimizer
+from railwright.training.narrow import check_attention, check_stored
 from railwright.training.schedule import SHARED, SPLIT, route_of, schedule_name
 from railwright.training.sizes import Sizes, data_parallel, domain_of, job_gpus, microbatches
 from railwright.training.tensor_sizes import check_tensor
@@ -120,7 +121,9 @@ CHECKS = (
         "gpus",
         ("overlap",),
     ),
-    _check("formats", lambda job, arch, _: check_formats(job, arch)),
+    _check("formats", lambda job, *_: check_formats(job)),
+    _check("attention", lambda job, arch, fabric: check_attention(job, arch, fabric.generation), "formats"),
+    _check("stored", lambda job, arch, _: check_stored(job, arch)),
     _check("optimizer", lambda job, *_: check_optimizer(job), reads=("zero", "offload")),
     _check("offload", lambda job, *_: check_offload(job), reads=("zero", "offload", "recompute")),
     _check("dispatch", lambda job, *_: check_dispatch(job)),
