@@ -217,6 +217,31 @@ def test_embedding_moves_rows_and_multiplies_nothing():
     ops = embedding_operators(LLAMA, 8192)
     assert sum(op.flops for op in (*ops.forward, *ops.backward_weight)) == 0
     assert ops.forward[0].bytes == 2 * 2 * 8192 * 4096
+    assert ops.backward_input == ()
+
+
+def test_the_gradient_of_an_embedding_is_a_whole_table():
+    # 128,256 words, zeroed in 16 bits; a row is read, summed up in fp32 there and back, and written
+    (dense,) = embedding_operators(LLAMA, 8192).backward_weight
+    assert dense.bytes == 2 * 128256 * 4096 + 8192 * 4096 * (2 + 4 + 4 + 2)
+    # added to a buffer in fp32: 2 bytes read, 4 read, 4 written of every word
+    first, added = embedding_operators(LLAMA, 8192, added=2 + 2 * 4).backward_weight
+    assert (first, added.bytes) == (dense, 10 * 128256 * 4096)
+    # not a row more for tokens that are more than words
+    tenfold = embedding_operators(LLAMA, 81920, added=10).backward_weight
+    assert tenfold[1].bytes == added.bytes
+
+
+def test_tensor_ranks_have_shares_of_the_table_and_all_rows():
+    # Megatron-LM, VocabParallelEmbedding: rows of others' words are zeroed, and their gradients in a copy
+    ops = embedding_operators(LLAMA, 8192, tp=2, added=10)
+    row = 8192 * 4096
+    assert ops.forward[0].bytes == 2 * (2 + 2) * row
+    assert [op.bytes for op in ops.backward_input] == [2 * 4 * row]
+    # 128,256 words are a multiple of 2 x 128, so nothing pads them
+    dense, added = ops.backward_weight
+    assert dense.bytes == 2 * 64128 * 4096 + row * 12
+    assert added.bytes == 10 * 64128 * 4096
 
 
 @pytest.mark.parametrize(

@@ -112,9 +112,9 @@ def test_they_are_with_attention_and_inputs_of_swiglu_in_8_bits(
     wanted = wide(**layout).model_copy(update={**asked, "activation_input_dtype": "fp8"})
     check(wanted, arch, FABRIC)
     (kind,) = {kind for shape in stage_shapes(arch, wanted.layout) for c in shape.chunks for kind in c.layers}
-    memory = Allocator()
-    entry = memory.take(2 * wanted.micro_batch * wanted.sequence * arch.hidden)
-    done, _ = forward(memory, _plans(wanted, arch, kind)[0], entry)
+    asked = Requests()
+    entry = asked.take(2 * wanted.micro_batch * wanted.sequence * arch.hidden)
+    done, _ = forward(asked, _plans(wanted, arch, kind)[0], entry)
     names = {name for name in done.held if name.endswith("in 8 bits")}
     assert "query, key, value in 8 bits" in names
     assert ("attention output in 8 bits" in names) == (scaling == "stage")

@@ -15,6 +15,7 @@ from railwright.model import layer_operators
 from railwright.training import simulate
 from railwright.training.eras import Pace, eras
 from railwright.training.fused import DISPATCH, EXPERTS, inside, summing_biases, summing_gradients
+from railwright.training.layers import embedding_of
 from training_cases import DENSE, MOE, job, machine, priced
 
 GPUS = load_catalog().gpus
@@ -119,3 +120,22 @@ def test_every_microbatch_adds_its_gradients() -> None:
 
     assert longer(4) > 0
     assert longer(1) == pytest.approx(4 * longer(4), rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("software", "dtype", "gradients", "moved"),
+    [
+        ("megatron-2025", "bf16", None, 2 + 4 + 4),
+        ("megatron-2025", "bf16", "bf16", 2 + 2 + 2),
+        ("megatron-2021", "fp16", None, 2 + 2 + 2),
+        ("fsdp-2025", "bf16", None, 0),
+        ("xla-2025", "bf16", None, 0),
+    ],
+)
+def test_the_gradient_of_an_embedding_is_added_where_no_product_does(
+    software: str, dtype: str, gradients: str | None, moved: int
+) -> None:
+    # Megatron-LM: main_grad.add_(param.grad), into fp32 or 16 bits; FSDP reduces every one as it is
+    wanted = job(dtype=dtype).model_copy(update={"software": software, "gradient_dtype": gradients})
+    _, *added = embedding_of(wanted, DENSE).backward_weight
+    assert [op.bytes for op in added] == ([moved * DENSE.vocab * DENSE.hidden] if moved else [])

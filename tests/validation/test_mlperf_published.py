@@ -9,18 +9,25 @@ from __future__ import annotations
 
 import csv
 import re
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from statistics import mean, pstdev
 
 import pytest
 
+from railwright.collectives import predict
+from railwright.collectives.machine import Machine
+from railwright.collectives.prediction import CollectivePrediction, Op
 from railwright.measure.machines import Unsupported
 from railwright.measure.mlperf import configuration_of, configurations
 from railwright.measure.table import Row
 from railwright.measure.training import record_row, records
 from railwright.measure.training_jobs import job_of, machine_for
 from railwright.measure.training_models import architecture_of
+from railwright.traffic import Communicator
+from railwright.training import simulate
 from railwright.training.memory import GIB, SYSTEM, peak_memory
 
 RECORDS = {r["id"]: r for r in records() if r["id"].startswith("mlperf-") and configuration_of(r)}
@@ -189,6 +196,37 @@ def test_405b_keeps_its_error_from_256_to_2496_gpus() -> None:
     errors = [error(one) for one in steps("llama31-405b") if RECORDS[one.record]["gpu"] == "GB200"]
     assert len(errors) == 7
     assert max(errors) - min(errors) < 0.025
+
+
+@pytest.mark.parametrize(
+    ("system", "channels", "off"),
+    [
+        ("theia", None, -0.30),
+        ("theia", 16, -0.14),
+        ("theia", 12, 0.0),
+        ("tyche", None, -0.29),
+        ("tyche", 12, -0.03),
+    ],
+)
+def test_8b_on_512_gpus_by_the_channels_of_its_gradients(
+    system: str, channels: int | None, off: float
+) -> None:
+    """Groups of 256 ranks; config_common.sh gives NCCL 16 to 32 channels (NCCL_MIN_CTAS, NCCL_MAX_CTAS)."""
+    (record,) = (r for r in RECORDS.values() if f"llama31-8b-nvidia-{system}-ngpu512" in r["id"])
+
+    def priced(machine: Machine, op: Op, size: float, groups: Sequence[Communicator]) -> CollectivePrediction:
+        limit = channels if len(groups[0]) == 256 else None
+        return predict(replace(machine, nccl=replace(machine.nccl, max_channels=limit)), op, size, groups)
+
+    step = simulate(
+        job_of(record),
+        architecture_of(record),
+        machine_for(record),
+        must_fit=False,
+        most_events=0,
+        predict=priced,
+    )
+    assert step.step_time / float(record["step_time_s"]) - 1 == pytest.approx(off, abs=0.015)
 
 
 def memory_of(system: str, **settings: object) -> float:

@@ -75,6 +75,12 @@ RULES: tuple[tuple[Callable[[Record], bool], bool | None, str], ...] = (
         "trained with dropout, which has no kernels here; that GPT-3 5B is right speaks against it",
     ),
     (
+        lambda r: r["family"].startswith("mlperf-llama3-8b") and r["gpus"] == "512",
+        False,
+        "reductions and gathers over 256 ranks on eight racks: with 12 channels of NCCL, not 32, it would be "
+        "right, and how many it opened is not told",
+    ),
+    (
         lambda r: r["gpu"] in ("GB200", "GB300") and "Megatron-Bridge 25" in r["software"],
         True,
         "launches bind its experts: one pace of the host stands for releases that launch unlike",

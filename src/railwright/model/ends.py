@@ -5,37 +5,48 @@ from __future__ import annotations
 from railwright.errors import PlanError
 from railwright.model.architecture import Operator, Transformer
 from railwright.model.eager import LOSS_MOVED, Loss, Part
-from railwright.model.kernels import CAST_DTYPES, ELEMENT, Block, elementwise, half, linear
+from railwright.model.kernels import CAST_DTYPES, ELEMENT, GRADIENT, Block, elementwise, half, linear
 from railwright.model.norms import layer_norm, norm, splits_norms
 from railwright.model.operators import LayerOperators
 
 
 def embedding_operators(
-    arch: Transformer, rows: int, *, tp: int = 1, sequence_parallel: bool = False
+    arch: Transformer, rows: int, *, tp: int = 1, sequence_parallel: bool = False, added: float = 0.0
 ) -> LayerOperators:
-    """Looking up `rows` tokens in the vocabulary-parallel table, and scattering their gradients back.
+    """Looking up `rows` tokens in the vocabulary-parallel table, and the gradient of the table.
 
-    Each GPU of the tensor-parallel group writes all rows (zeros for words it does not hold), then they are
-    reduced.  The gradient is a scatter-add into the fp32 table: only the rows met.
+    added  traffic of adding one element of that gradient to those of earlier microbatches [byte]
+
+    Each GPU of the tensor-parallel group writes all rows and sets those of words that it does not hold to
+    zero, before they are reduced; and their gradients, in a copy.  The gradient of the table is dense: zeros,
+    into which all rows go by way of partial sums in fp32 (words that a GPU does not hold count as its first);
+    then all of it is added.
+    Sources: PyTorch, aten/native/cuda/Embedding.cu and EmbeddingBackwardKernel.cu (compute_grad_weight,
+    sum_and_scatter), derivatives.yaml (index_put_); Megatron-LM, core/tensor_parallel/layers.py,
+    VocabParallelEmbedding.
     """
     h = arch.hidden
-    table = elementwise("embedding", rows, reads=h, writes=h, back=0)
-    scatter = Operator(
-        "embedding, weight gradient",
-        "memory",
-        0.0,
-        rows / tp * h * (ELEMENT + 8.0),
-        "bf16",
-        phase="backward_weight",
-    )
+    passes, back = (2, 4) if tp > 1 else (1, 0)
+    table = elementwise("embedding", rows, reads=passes * h, writes=passes * h, back=back * h)
+    elements = float(h * (padded_vocabulary(arch.vocab, tp, arch.vocab_multiple) // tp))
+    summed = rows * h * (2 * ELEMENT + 2 * GRADIENT)
+    gradient = [_table_gradient(ELEMENT * elements + summed, launches=3)]
+    if added:
+        gradient.append(_table_gradient(added * elements, launches=1))
     forward = [table.forward]
     if arch.position_embeddings:
         local = rows // tp if sequence_parallel else rows
         forward.append(elementwise("positions", local, reads=2 * h, writes=h, back=0).forward)
     if not arch.embedding_norm:
-        return LayerOperators(tuple(forward), (), (scatter,), ())
+        return LayerOperators(tuple(forward), table.backward_input, tuple(gradient), ())
     norm = elementwise("embedding norm", _local(rows, tp, sequence_parallel), reads=h, writes=h, back=3 * h)
-    return LayerOperators((*forward, norm.forward), norm.backward_input, (scatter,), ())
+    inputs = (*norm.backward_input, *table.backward_input)
+    return LayerOperators((*forward, norm.forward), inputs, tuple(gradient), ())
+
+
+def _table_gradient(moved: float, launches: int) -> Operator:
+    name = "embedding, weight gradient"
+    return Operator(name, "memory", 0.0, moved, "bf16", phase="backward_weight", launches=launches)
 
 
 def head_operators(

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from railwright.catalog.parts import Gpu
-from railwright.model import head_operators, layer_operators
+from railwright.model import embedding_operators, head_operators, layer_operators
 from railwright.model.architecture import Transformer
 from railwright.model.eager import Part
+from railwright.model.kernels import ELEMENT
 from railwright.model.operators import LayerOperators
 from railwright.model.pattern import Layer, is_routed, made_as
 from railwright.spec.training import TrainingJob
 from railwright.training.again import needed
 from railwright.training.blockwise import PRODUCTS, product_dtype, with_block_casts, with_narrow_dispatch
 from railwright.training.casts import compiled_casts, with_casts
+from railwright.training.communication import gradient_bytes
 from railwright.training.costs import on_context_ranks
 from railwright.training.eras import eager_parts, era_of, loss_of
 from railwright.training.fused import fused_by, summing_gradients
@@ -77,6 +79,31 @@ def unfused_of(job: TrainingJob, arch: Transformer) -> tuple[Part, ...]:
     scaled = arch.yarn and arch.attention == "gqa" and not era_of(job).fuses_yarn
     told = eager_parts(job)
     return (*told, "rotary") if scaled and "rotary" not in told else told
+
+
+def embedding_of(job: TrainingJob, arch: Transformer) -> LayerOperators:
+    """Operators of the embedding for one microbatch on one GPU."""
+    layout = job.layout
+    return embedding_operators(
+        arch,
+        rows_of(job),
+        tp=layout.tensor,
+        sequence_parallel=layout.sequence_parallel and layout.tensor > 1,
+        added=_added(job),
+    )
+
+
+def _added(job: TrainingJob) -> float:
+    """Traffic of adding one element of a gradient that no product adds to those before it. [byte]
+
+    Megatron-LM adds a 16-bit gradient to the buffer of gradients (core/distributed/
+    distributed_data_parallel.py, _make_backward_post_hook: main_grad.add_), autograd to another 16-bit one
+    (`fused.summing_gradients`).  FSDP reduces each as it is, and of XLA nothing is known.
+    """
+    era = era_of(job)
+    if era.framework != "megatron":
+        return 0.0
+    return 3 * ELEMENT if era.sums_gradients else ELEMENT + 2 * gradient_bytes(job)
 
 
 def head_of(job: TrainingJob, arch: Transformer) -> LayerOperators:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal
 
-from railwright.model import embedding_operators
 from railwright.model.architecture import Transformer
 from railwright.model.pattern import Layer, is_routed, kinds_present
 from railwright.spec.training import TrainingJob
@@ -41,12 +40,11 @@ from railwright.training.host import (
 )
 from railwright.training.host_queue import Queue, behind_launches
 from railwright.training.lanes import Task, ahead_of, run
-from railwright.training.layers import head_of, operators_of
+from railwright.training.layers import embedding_of, head_of, operators_of
 from railwright.training.lockstep import Lockstep
 from railwright.training.lora import frozen
 from railwright.training.route import Chunk
 from railwright.training.schedule import SPLIT, TOGETHER, in_pairs, order_name, schedule_name
-from railwright.training.sizes import rows_of
 from railwright.training.weights import weight_gradients
 
 Gradients = Literal["both", "input", "weight"]
@@ -96,11 +94,7 @@ class Work:
                 operators, prices.machine.gpu, pace.host, job.cuda_graphs, era.launcher
             )
             again[kind] = again_of(job, arch, kind, operators, timed)
-        rows = rows_of(job)
-        ends = [
-            embedding_operators(arch, rows, tp=self.tp, sequence_parallel=self.sp),
-            head_of(job, arch),
-        ]
+        ends = [embedding_of(job, arch), head_of(job, arch)]
         if job.lora:
             ends = [frozen(end) for end in ends]
         elif era.sums_gradients:
