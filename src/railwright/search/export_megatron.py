@@ -15,19 +15,14 @@ from railwright.model.architecture import Transformer
 from railwright.search.dispatcher import Hosts, backend, router_groups, sends_one_copy
 from railwright.search.environment import connections
 from railwright.search.export_hybrid import hybrid_pattern
-from railwright.search.export_megatron_words import (
-    graphed,
-    keeps_remainders,
-    narrow,
-    repeated,
-    unsaid,
-)
+from railwright.search.export_megatron_words import keeps_remainders, narrow, repeated, unsaid
 from railwright.search.export_shape import shape
 from railwright.search.export_sharding import STRATEGIES, copies, sharding
 from railwright.spec.dataset import Data
 from railwright.spec.training import TrainingJob
 from railwright.training.communication import gradient_type
 from railwright.training.eras import loss_of
+from railwright.training.graphs import graphed
 from railwright.training.kept import dropout_of
 from railwright.training.lockstep import amax_over
 from railwright.training.offload import overlaps_update

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from railwright.model.architecture import Transformer
-from railwright.model.pattern import PARTS, has_attention, has_dense, is_hybrid, layer_kinds, takes_keys
+from railwright.model.pattern import PARTS, layer_kinds, takes_keys
 from railwright.search.dispatcher import (
     Hosts,
     backend,
@@ -22,6 +22,7 @@ from railwright.search.export_shape import has_biases
 from railwright.search.placed import placed_by
 from railwright.spec.training import TrainingJob
 from railwright.training.adam import scales_at_once
+from railwright.training.graphs import graphed, ungraphed
 from railwright.training.lockstep import amax_over
 from railwright.training.schedule import schedule_name
 from railwright.training.shared import hides_behind_shared
@@ -210,42 +211,3 @@ def keeps_remainders(job: TrainingJob) -> bool:
     Engine's FusedAdam keeps those (store_param_remainders), where it is the one to keep them."""
     elsewhere = job.layout.zero >= 2 or "optimizer" in job.layout.offload
     return job.dtype != "fp16" and not scales_at_once(job) and not elsewhere
-
-
-def graphed(job: TrainingJob, arch: Transformer) -> tuple[str, ...]:
-    """What Megatron launches as CUDA graphs of what the job asks for."""
-    if "step" in job.cuda_graphs or ungraphed(job, arch):
-        return tuple(part for part in job.cuda_graphs if part == "step")
-    there = {
-        "attention": has_attention(arch),
-        "mixer": arch.linear is not None,
-        # Megatron looks for dense layers in moe_layer_freq, which patterns of blocks do not set
-        "mlp": has_dense(arch) and not (is_hybrid(arch) and arch.is_moe),
-        "router": arch.is_moe,
-    }
-    return tuple(part for part in job.cuda_graphs if there[part])
-
-
-def ungraphed(job: TrainingJob, arch: Transformer) -> str:
-    """Why Megatron refuses CUDA graphs of parts of a layer; '' where it takes them, or none are asked for.
-
-    Source: TransformerConfig.__post_init__; mcore_fsdp_adapter.py (hidden all-to-alls beside zero 2 and 3);
-    arguments.py, validate_args (biases beside delay_wgrad_compute).
-    """
-    layout, parts = job.layout, job.cuda_graphs
-    if not parts or "step" in parts:
-        return ""
-    selective = layout.recompute == "selective"
-    turns = arch.is_moe and job.overlap.ep and layout.expert > 1
-    if layout.recompute == "full":
-        return "beside recomputation of whole layers"
-    if selective and "moe" in layout.recompute_modules and "router" in parts:
-        return "beside recomputation of experts"
-    if "activations" in layout.offload:
-        return "beside offloaded activations"
-    if turns and (layout.zero >= 2 or "mlp" in parts):
-        return "beside hidden expert all-to-alls"
-    late = turns and job.overlap.dp and not exposed_turns(job, arch)
-    if late and "attention" in parts and (arch.attention_bias or has_biases(arch)):
-        return "beside hidden expert all-to-alls, of attention with biases"
-    return ""
