@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
@@ -168,6 +169,17 @@ def priced(bandwidth: float, latency: float = 20e-6) -> Predict:
         )
 
     return predict
+
+
+def sent(wanted: TrainingJob, arch: Transformer) -> tuple[dict[str, float], dict[str, float]]:
+    """Per purpose: how often, and nccl-tests' sizes added up [byte]."""
+    counts: dict[str, float] = defaultdict(float)
+    sizes: dict[str, float] = defaultdict(float)
+    result = simulate(wanted, arch, machine(4), predict=priced(50e9), kernel=roofline)
+    for one in result.collectives:
+        counts[one.purpose] += one.count
+        sizes[one.purpose] += one.count * one.prediction.size
+    return counts, sizes
 
 
 def roofline(operator: Operator) -> float:

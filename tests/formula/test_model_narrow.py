@@ -19,7 +19,7 @@ from railwright.model.architecture import Operator
 from railwright.model.kernels import NARROW_COPIES, SUMMED_HEADS, attention_pair, beside_narrow
 from railwright.spec.training import TrainingJob
 from railwright.training import simulate
-from railwright.training.kept import stage_activations
+from railwright.training.activations import stage_activations
 from railwright.training.stages import stage_shapes
 from railwright.training.states import WEIGHT_BYTES, state_parts
 from training_cases import DENSE, MOE, job, machine

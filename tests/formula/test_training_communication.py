@@ -2,33 +2,20 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from dataclasses import replace
 
 import pytest
 
 from railwright.model import count_parameters
-from railwright.model.architecture import Transformer
-from railwright.spec.training import Overlap, TrainingJob
+from railwright.spec.training import Overlap
 from railwright.training import simulate
 from railwright.training.buckets import PURPOSE, bucket_threshold, buckets_of, make_buckets
 from railwright.training.sizes import Sizes
 from railwright.training.stages import stage_shapes
-from training_cases import DENSE, MOE, changed, job, machine, priced, roofline
+from training_cases import DENSE, MOE, changed, job, machine, priced, roofline, sent
 
 BSH = 1024 * 1024 * 2.0
 """Bytes of one microbatch's hidden states in the cases here: 1 x 1024 tokens x 1024 wide x bf16."""
-
-
-def sent(wanted: TrainingJob, arch: Transformer) -> tuple[dict[str, float], dict[str, float]]:
-    """Per purpose: how often, and nccl-tests' sizes added up [byte]."""
-    counts: dict[str, float] = defaultdict(float)
-    sizes: dict[str, float] = defaultdict(float)
-    result = simulate(wanted, arch, machine(4), predict=priced(50e9), kernel=roofline)
-    for one in result.collectives:
-        counts[one.purpose] += one.count
-        sizes[one.purpose] += one.count * one.prediction.size
-    return counts, sizes
 
 
 @pytest.mark.parametrize("overlapped", [True, False])

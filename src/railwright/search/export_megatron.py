@@ -21,9 +21,8 @@ from railwright.search.export_sharding import STRATEGIES, copies, sharding
 from railwright.spec.dataset import Data
 from railwright.spec.training import TrainingJob
 from railwright.training.communication import gradient_type
-from railwright.training.eras import loss_of
+from railwright.training.eras import era_of, loss_of
 from railwright.training.graphs import graphed
-from railwright.training.kept import dropout_of
 from railwright.training.lockstep import amax_over
 from railwright.training.offload import overlaps_update
 from railwright.training.schedule import FOLDED, schedule_name
@@ -259,7 +258,7 @@ def _fusions(job: TrainingJob, arch: Transformer, loss: str) -> dict[str, Any]:
 
 def _dropout(job: TrainingJob) -> dict[str, Any]:
     """Fields of TransformerConfig for the dropout that was predicted: 0.1 where neither is told."""
-    return dict.fromkeys(("attention_dropout", "hidden_dropout"), dropout_of(job))
+    return dict.fromkeys(("attention_dropout", "hidden_dropout"), era_of(job).dropout)
 
 
 def _attention(arch: Transformer) -> dict[str, Any]:

@@ -21,10 +21,10 @@ from railwright.model.pattern import Layer, is_routed
 from railwright.model.tensor_lists import with_received
 from railwright.model.tensors import layer_tensors
 from railwright.spec.training import TrainingJob
+from railwright.training.activations import attention_kept, layer_kept_parts, scores_once
 from railwright.training.allocator import Allocator
 from railwright.training.deepspeed import runs_engine
 from railwright.training.eras import era_of
-from railwright.training.kept import attention_kept, layer_kept_parts, scores_once
 from railwright.training.lora import is_needed, with_inner
 from railwright.training.memory import GIB, SYSTEM
 from railwright.training.one_copy import weighs_one_byte

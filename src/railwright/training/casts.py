@@ -24,6 +24,7 @@ from railwright.model.kernels import half
 from railwright.model.operators import LayerOperators
 from railwright.spec.training import TrainingJob
 from railwright.training.eras import era_of
+from railwright.training.sizes import sequence_ranks
 
 DTYPES = ("fp8", "fp8_rowwise")
 
@@ -80,7 +81,7 @@ def with_casts(operators: LayerOperators, job: TrainingJob, gated: bool) -> Laye
     """A layer's operators with torchao's casts in place of the fused ones; grouped products keep theirs."""
     rowwise = job.dtype == "fp8_rowwise"
     per = PER_ROW if rowwise else PER_TENSOR
-    ranks = job.layout.tensor if job.layout.sequence_parallel else 1
+    ranks = sequence_ranks(job)
 
     def kernel(name: str, moved: float, phase: Phase = "forward") -> list[Operator]:
         return [Operator(name, "memory", 0.0, moved, half(job.dtype), phase=phase)] if moved else []

@@ -7,12 +7,12 @@ from functools import lru_cache
 from railwright.fabric.graph import Fabric
 from railwright.model.architecture import Transformer
 from railwright.spec.training import TrainingJob
-from railwright.training.chunk_kept import chunk_kept
+from railwright.training.activations import StageActivations, each_kept, stage_activations, stays_of_head
+from railwright.training.chunk_activations import chunk_kept
 from railwright.training.constants import constant
 from railwright.training.deepspeed import communicators
 from railwright.training.eras import era_of
 from railwright.training.held import Held, held_sets
-from railwright.training.kept import StageActivations, each_kept, stage_activations, stays_of_head
 from railwright.training.moved import at_start
 from railwright.training.one_copy import weighs_one_byte
 from railwright.training.result import Memory, StageMemory

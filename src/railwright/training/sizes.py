@@ -121,6 +121,11 @@ def tokens_of(job: TrainingJob) -> float:
     return job.micro_batch * job.sequence / job.layout.context
 
 
+def sequence_ranks(job: TrainingJob) -> int:
+    """Tensor ranks that share the tokens of what lies between products: all under sequence parallelism."""
+    return job.layout.tensor if job.layout.sequence_parallel else 1
+
+
 def rows_of(job: TrainingJob) -> int:
     """The same as rows of a kernel's matrix, of which there are no parts."""
     return -(-job.micro_batch * job.sequence // job.layout.context)
