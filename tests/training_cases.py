@@ -199,7 +199,7 @@ def refusal(wanted: TrainingJob, arch: Transformer = DENSE, servers: int = 4) ->
 
 def in_flight(order: tuple[Unit, ...]) -> int:
     """Most forward passes whose backward pass is still to come: sets of activations a stage holds
-    (`held.held_sets`, counted plainly).
+    (`in_flight.held_sets`, counted plainly).
 
     With a split backward pass they are held until the weight gradients are done.
     """

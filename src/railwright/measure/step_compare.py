@@ -15,13 +15,13 @@ from railwright.measure.steplog.log import LoggedStep, StepLog
 from railwright.measure.table import quantile
 from railwright.model.architecture import Transformer
 from railwright.spec.training import Software, TrainingJob
-from railwright.training.asif import SLIPS
 from railwright.training.cached import reserved
 from railwright.training.eras import era_of, eras
 from railwright.training.result import StepResult
 from railwright.training.sizes import job_gpus
 from railwright.training.step import simulate
 from railwright.training.whatif import QUESTIONS, what_ifs
+from railwright.training.whatif_slips import SLIPS
 from railwright.units import number
 
 WARM_UP = 0.1

@@ -9,7 +9,6 @@ from railwright.model.eager import Part
 from railwright.model.operators import LayerOperators
 from railwright.model.pattern import Layer, is_routed, made_as
 from railwright.spec.training import TrainingJob
-from railwright.training.again import needed
 from railwright.training.blockwise import PRODUCTS, product_dtype, with_block_casts, with_narrow_dispatch
 from railwright.training.casts import compiled_casts, with_casts
 from railwright.training.costs import on_context_ranks
@@ -18,6 +17,7 @@ from railwright.training.fused import fused_by, summing_gradients
 from railwright.training.lora import with_adapters
 from railwright.training.one_copy import has_one_copy, with_one_copy
 from railwright.training.packing import attended, samples_of
+from railwright.training.recompute import needed
 from railwright.training.sizes import rows_of
 
 

@@ -12,7 +12,7 @@ from railwright.training.chunk_activations import chunk_kept
 from railwright.training.constants import constant
 from railwright.training.deepspeed import communicators
 from railwright.training.eras import era_of
-from railwright.training.held import Held, held_sets
+from railwright.training.in_flight import Held, held_sets
 from railwright.training.moved import at_start
 from railwright.training.one_copy import weighs_one_byte
 from railwright.training.result import Memory, StageMemory

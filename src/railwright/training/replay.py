@@ -11,11 +11,11 @@ from railwright.model.pattern import Layer
 from railwright.model.tensor_lists import RECEIVED
 from railwright.spec.training import TrainingJob
 from railwright.training.activations import layers_away, stage_activations, stays_of_head
-from railwright.training.again import layers_again
 from railwright.training.allocator import Allocator, Block
 from railwright.training.end_activations import OF_HEAD
 from railwright.training.moved import Buffer, buffers
 from railwright.training.muon import ITERATION
+from railwright.training.recompute import layers_again
 from railwright.training.route import Chunk, Unit
 from railwright.training.schedule import in_pairs
 from railwright.training.sizes import sequence_ranks, tokens_of
