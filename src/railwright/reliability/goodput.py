@@ -15,14 +15,13 @@ from railwright.errors import PlanError
 from railwright.model import load_model
 from railwright.reliability import closed, montecarlo
 from railwright.reliability.checkpointing import (
-    PUBLISHED,
     beyond_memory,
     checkpoint_size,
     checkpoint_times,
     spoiled,
     written_at,
 )
-from railwright.reliability.constants import DAY, HOUR, YEAR, constant, restart_time
+from railwright.reliability.constants import HOUR, YEAR, constant, restart_time
 from railwright.reliability.fabric_faults import Mending, network_faults, step_time
 from railwright.reliability.formulas import (
     ettr_meta,
@@ -32,9 +31,10 @@ from railwright.reliability.formulas import (
     ratio_up,
 )
 from railwright.reliability.lemons import worst_tenth
-from railwright.reliability.parts import Stock, age_factor, components, stalls, stock
+from railwright.reliability.notes import Kept, notes
+from railwright.reliability.parts import Stock, components, stalls, stock
 from railwright.reliability.published import contradictions
-from railwright.reliability.replay import Spares, Trace, read_trace, shortage, spares, stepfun
+from railwright.reliability.replay import Trace, read_trace, shortage, spares, stepfun
 from railwright.reliability.result import (
     CheckpointTimes,
     Component,
@@ -49,7 +49,7 @@ from railwright.reliability.words import answer
 from railwright.spec.reliability import Reliability
 from railwright.spec.study import Study
 from railwright.training.sizes import Sizes
-from railwright.units import show_rate, show_time
+from railwright.units import show_time
 
 Tell = Callable[[str], None]
 SOFTWARE = ("software",)
@@ -118,7 +118,7 @@ def goodput(
         target=(asked.target, closed.longest_recovery(figures, asked.target)),
         network=found, tornado=swings, lemons=worst_tenth(held.nodes, out_rate),
         contradictions=contradictions(held.gpus, asked.rates),
-        notes=_notes(asked, study, machine.gpu.name, saved, wanted, (kept, enough), beyond),
+        notes=notes(study, machine.gpu.name, saved, Kept(kept, enough, wanted[0], assumed=not beyond)),
     )  # fmt: skip
     return replace(result, answer=answer(result))
 
@@ -317,64 +317,3 @@ def _forecast(
         interruptions=float(runs.interruptions.mean()),
         waiting=float(waits.mean()),
     )  # fmt: skip
-
-
-def _notes(
-    asked: Reliability, study: Study, gpu: str, saved: CheckpointTimes, wanted: Sequence[Spares],
-    spare: tuple[int, int], beyond: int,
-) -> tuple[str, ...]:  # fmt: skip
-    notes = []
-    if study.reliability is None:
-        notes.append("The study has no reliability section: every figure is a published default.")
-    if asked.rates == "pooled" and asked.interruptions is None:
-        notes.append(
-            "Rates are pooled over published fleets; each of Meta's two predicted from the others is "
-            "off by a third (docs/reliability/goodput.md). Your own count is better: "
-            "reliability.interruptions."
-        )
-    if not gpu.startswith(("h100", "h800", "h200")):
-        notes.append(
-            f"No public fleet of {gpu} gives its failures by cause: the rates are those of H100 and kin."
-        )
-    if asked.age is not None:
-        notes.append(
-            f"At {asked.age / DAY:.0f} days in service rates are {age_factor(asked.age):.2f} times those of "
-            "the published fleets; published growth disagrees (exponent 0.55 to 1.14)."
-        )
-    if (
-        study.cluster.storage is not None
-        and not study.cluster.storage.hosts
-        and asked.checkpoint.bandwidth is None
-    ):
-        notes.append("The storage network has no hosts: storage itself is taken to keep up with all servers.")
-    if saved.limit == PUBLISHED:
-        known = constant("written_bandwidth")
-        notes.append(
-            f"The study has no storage network: checkpoints are written at {show_rate(known.value)}, of the "
-            f"{show_rate(known.low)} to {show_rate(known.high)} of published jobs. Your own is better: "
-            "cluster.storage with its hosts, or reliability.checkpoint.bandwidth."
-        )
-    if saved.lag and asked.checkpoint.interval is None and saved.interval <= saved.lag * (1 + 1e-9):
-        notes.append(
-            "Checkpoints follow each other without a pause: storage, not the cost, sets the interval."
-        )
-    if asked.flaps is None:
-        notes.append(
-            "Link flaps count only where they ended a job; give reliability.flaps for the stalls too."
-        )
-    if saved.bandwidth > constant("written_bandwidth").high and asked.checkpoint.bandwidth is None:
-        notes.append(
-            "Checkpoints are written as fast as the storage network carries; published jobs write at 50 to "
-            "200 GB/s."
-        )
-    low, _ = wanted
-    kept, enough = spare
-    if kept < enough:
-        notes.append(f"Spare servers: {kept}, fewer than the {enough} that 99 % of the time ask for.")
-    elif asked.spares is None and not beyond:
-        notes.append(f"Spare servers: {kept}, assumed beside the study's cluster, which has none to spare.")
-    notes.append(
-        f"Spare nodes: independent failures would ask for {low.independent} at 99 %, the replayed trace for "
-        f"{low.replayed}, and a cluster that fails together like the trace's own for {low.scaled}."
-    )
-    return tuple(notes)
