@@ -316,7 +316,7 @@ def test_the_link_to_the_host_is_the_slot_of_the_gpu_and_not_that_of_the_nic(
 ) -> None:
     # the A100 of p4de share EFA adapters behind PCIe 3.0 (15.75 GB/s), and keep their own PCIe 4.0
     from railwright.training.offload import host_link
-    from railwright.training.whatif import at_rate
+    from railwright.training.whatif_machine import at_rate
 
     one = machine(4, server=server)
     assert host_link(one) == pytest.approx(55.4 / 63.0 * slot)

@@ -46,7 +46,7 @@ from railwright.training.stage import PassBook, Passed
 from railwright.training.stages import StageShape, stage_shapes, tied_parameters
 from railwright.training.step import kernel_timer
 from railwright.training.update import update_on_gpu
-from railwright.training.whatif import in_no_time
+from railwright.training.whatif_machine import in_no_time
 from railwright.training.work import Work
 
 SHAPING = ("tensor", "context", "context_kind", "expert", "expert_tensor", "schedule")
