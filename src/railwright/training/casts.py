@@ -9,7 +9,7 @@ With a scale per tensor, what tensor ranks and FSDP gather travels in fp8 (weigh
 their other layout is made here); with one per row, in 16 bits.
 
 Bytes per element are those of torchao's own roofline, which four linear layers measured there (pull request
-2185; H100 at 2.2 TB/s) bear out: tests/validation/test_torchao_linears.py.
+2185; H100 at 2.2 TB/s) bear out: tests/validation/test_torchao_published.py.
 Sources: pytorch/ao, torchao/testing/training/roofline_utils.py (get_tensor_memory_traffic_ovhd_s),
 torchao/float8/float8_linear.py, float8_ops.py (addmm_float8_unwrapped), float8_tensor_parallel.py;
 pytorch/torchtitan, docs/float8.md.
