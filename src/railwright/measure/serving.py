@@ -1,4 +1,4 @@
-"""Published serving measurements replayed through `serving.predict.serve`: our latencies and rates beside theirs."""
+"""Published serving measurements replayed through `serving.predict.serve`: our latencies and rates, and theirs."""
 
 from __future__ import annotations
 
