@@ -34,6 +34,14 @@ def test_without_zero_gradients_are_all_reduced_and_nothing_gathered() -> None:
     assert total == pytest.approx(4 * count_parameters(DENSE).total)
 
 
+@pytest.mark.parametrize("zero", [1, 2, 3])
+def test_shards_are_reduced_by_scattering_and_gathered(zero: int) -> None:
+    # ZeRO, section 7: a reduce-scatter and an all-gather, each of half an all-reduce's volume
+    result = simulate(job(zero=zero), DENSE, machine(4), predict=priced(50e9), kernel=roofline)
+    ops = {c.purpose: c.prediction.op for c in result.collectives if c.kind == "dp"}
+    assert ops == {"dp gradients": "reduce_scatter", "dp parameters": "all_gather"}
+
+
 def test_gradient_accumulation_does_not_reduce_more() -> None:
     few, many = sent(job(batch=32), DENSE)[1], sent(job(batch=256), DENSE)[1]
     assert few["dp gradients"] == many["dp gradients"]
