@@ -60,8 +60,7 @@ def compare_curve(curve: MeasuredCurve, machine: Machine) -> ComparedCurve:
     if len(groups[0]) < 2:
         raise PlanError(
             f"{curve.file}:{curve.line}: {curve.op} ran on one rank, so that nothing was sent; build the "
-            "tests "
-            "with MPI=1, or check that the launcher's MPI is the one they were built with."
+            "tests with MPI=1, or check that the launcher's MPI is the one they were built with."
         )
     sizes = [p.size for p in curve.points]
     times = [p.time for p in curve.points]

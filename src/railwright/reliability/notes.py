@@ -43,9 +43,8 @@ def _of_rates(asked: Reliability, gpu: str) -> list[str]:
     found = []
     if asked.rates == "pooled" and asked.interruptions is None:
         found.append(
-            "Rates are pooled over published fleets; each of Meta's two predicted from the others is "
-            "off by a third (docs/reliability/goodput.md). Your own count is better: "
-            "reliability.interruptions."
+            "Rates are pooled over published fleets; each of Meta's two predicted from the others is off by "
+            "a third (docs/reliability/goodput.md). Your own count is better: reliability.interruptions."
         )
     if not gpu.startswith(("h100", "h800", "h200")):
         found.append(

@@ -153,8 +153,8 @@ def runs_none(framework: Framework, space: Sequence[Block], job: TrainingJob, ar
     count = sum(block.size for block in space)
     none = "does not run the only layout" if count == 1 else f"runs none of the {count:,} layouts"
     return (
-        f"{job.name}: {framework.title} {none} of the space; it lacks "
-        f"{most}. Give the job and the space what the framework has, or search without one."
+        f"{job.name}: {framework.title} {none} of the space; it lacks {most}. Give the job and the space "
+        "what the framework has, or search without one."
     )
 
 
