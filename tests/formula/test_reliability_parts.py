@@ -12,6 +12,7 @@ from railwright.collectives.machine import Machine
 from railwright.collectives.prediction import NcclSettings
 from railwright.model import count_parameters, load_model
 from railwright.reliability import goodput, part_rates
+from railwright.reliability.basis import recovery_times
 from railwright.reliability.checkpointing import (
     PUBLISHED,
     checkpoint_size,
@@ -21,7 +22,6 @@ from railwright.reliability.checkpointing import (
 )
 from railwright.reliability.constants import DAY, YEAR, constants, restart_time
 from railwright.reliability.fabric_faults import Mending, network_faults, step_time
-from railwright.reliability.goodput import recovery_times
 from railwright.reliability.lemons import worst_tenth
 from railwright.reliability.parts import age_factor, components, fatal_flaps, stalls, stock
 from railwright.reliability.replay import Trace, concurrent, shortage, spares
