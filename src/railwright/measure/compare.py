@@ -86,7 +86,16 @@ def compare_curve(curve: MeasuredCurve, machine: Machine) -> ComparedCurve:
     )
     found = suspects(machine, op, groups, predictions, times, servers)
     basis = tuple(dict.fromkeys(n for q in predictions for n in q.notes))
-    plain = ComparedCurve(curve, len(groups[0]), servers, len(groups), points, found, (), (*notes, *basis))
+    plain = ComparedCurve(
+        measured=curve,
+        ranks=len(groups[0]),
+        servers=servers,
+        groups=len(groups),
+        points=points,
+        suspects=found,
+        findings=(),
+        notes=(*notes, *basis),
+    )
     return replace(plain, findings=findings_of(plain))
 
 

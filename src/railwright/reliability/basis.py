@@ -80,7 +80,16 @@ def basis_of(study: Study, machine: Machine, catalog: Catalog) -> Basis:
     # How long the run is takes a step to say, so an interval beyond its end is not held against it here.
     refuse_standstill(job.name, held, within(figures, figures.mtti), saved)
     trace = stepfun() if asked.trace is None else read_trace(asked.trace)
-    return Basis(asked, held, parts, saved, recovery, replicas, figures, trace)
+    return Basis(
+        asked=asked,
+        held=held,
+        parts=parts,
+        saved=saved,
+        recovery=recovery,
+        replicas=replicas,
+        figures=figures,
+        trace=trace,
+    )
 
 
 def within(figures: closed.Figures, run: float) -> closed.Figures:

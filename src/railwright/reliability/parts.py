@@ -195,8 +195,8 @@ def _component(
     per_year = rate * units
     taken = {"leaf": stock.leaf_servers, "feed": servers_per_feed or 0}
     return Component(
-        name, what, unit, units, rate, low, high, stops,
-        per_1000_node_days(per_year, stock.nodes),
-        YEAR / per_year if per_year else math.inf,
-        0.0, taken.get(name, int(name in SERVER_OUT)), source,
+        name=name, what=what, unit=unit, units=units, rate=rate, low=low, high=high, stops=stops,
+        per_1000_node_days=per_1000_node_days(per_year, stock.nodes),
+        mtti=YEAR / per_year if per_year else math.inf,
+        share=0.0, servers=taken.get(name, int(name in SERVER_OUT)), source=source,
     )  # fmt: skip

@@ -146,13 +146,13 @@ def reserved(
     grown = [cached(job, arch, fabric, s, expandable=True) for s in (first.values() if full else (stage,))]
     again = [one for s in full if (one := cached(job, arch, fabric, s, room))]
     return Reserved(
-        stage,
-        most,
-        most - fullest.allocated,
-        max(one.reserved for one in grown if one),
-        system,
-        max((one.retries for one in again), default=0),
-        max((one.reserved - room for one in again if one.reserved > room), default=0.0),
+        stage=stage,
+        reserved=most,
+        holes=most - fullest.allocated,
+        growing=max(one.reserved for one in grown if one),
+        system=system,
+        retries=max((one.retries for one in again), default=0),
+        short=max((one.reserved - room for one in again if one.reserved > room), default=0.0),
     )
 
 

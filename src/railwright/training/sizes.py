@@ -84,13 +84,13 @@ class Sizes:
     def under(cls, layout: Layout, data: int) -> Sizes:
         """Sizes of a layout with so many data-parallel ranks."""
         return cls(
-            layout.tensor,
-            layout.context,
-            data,
-            layout.pipeline,
-            layout.expert,
-            layout.expert_cut,
-            layout.shard or data * layout.context,
+            tensor=layout.tensor,
+            context=layout.context,
+            data=data,
+            pipeline=layout.pipeline,
+            expert=layout.expert,
+            expert_tensor=layout.expert_cut,
+            shard=layout.shard or data * layout.context,
         )
 
 

@@ -299,7 +299,17 @@ def endings_of(
         optimizer = host.seconds + own.seconds + pace.step
         end = one.stage.gather(barrier + optimizer)
         endings.append(
-            Ending(finish[s], reduced[s], starts[s], ready[s], barrier, optimizer, end, host, own.exchanged)
+            Ending(
+                finish=finish[s],
+                reduced=reduced[s],
+                tied_start=starts[s],
+                ready=ready[s],
+                barrier=barrier,
+                optimizer=optimizer,
+                end=end,
+                host=host,
+                exchanged=own.exchanged,
+            )
         )
     return endings
 

@@ -50,7 +50,19 @@ def free_between_servers(machine: Machine) -> Predict:
 def in_no_time(machine: Machine, op: Op, size: float, groups: Sequence[Communicator]) -> CollectivePrediction:
     """A collective that is free."""
     return CollectivePrediction(
-        op, size, len(groups[0]), len(groups), 0.0, 0.0, 0.0, "free", "none", (), None, 1.0, 1.0
+        op=op,
+        size=size,
+        ranks=len(groups[0]),
+        groups=len(groups),
+        time=0.0,
+        algbw=0.0,
+        busbw=0.0,
+        algorithm="free",
+        protocol="none",
+        terms=(),
+        bottleneck=None,
+        error_low=1.0,
+        error_high=1.0,
     )
 
 
