@@ -279,6 +279,15 @@ def test_the_answer_hangs_together(kind: str) -> None:
     assert len({d.name for d in found.definitions}) == 6
 
 
+def test_a_run_is_as_long_as_its_share_of_training_says() -> None:
+    """Wall time times the share that trains is the run without failures, of every sample: of their means at
+    least that (Jensen), and little more.  Waiting for a server, a fifth of the time here, is in both."""
+    scarce = goodput(asking(spares=0), machine(), catalog(), network=False).forecast
+    assert scarce.finished == 1
+    assert 0.1 < scarce.waiting < 0.4
+    assert scarce.ideal <= scarce.wall[-1] * scarce.ettr[-1] < 1.1 * scarce.ideal
+
+
 def test_an_elastic_job_loses_less() -> None:
     plain = goodput(asking(interruptions=200.0), machine(), catalog(), network=False)
     elastic = goodput(asking(interruptions=200.0, elastic=True), machine(), catalog(), network=False)
