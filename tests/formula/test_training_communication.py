@@ -209,3 +209,30 @@ def test_what_is_not_hidden_is_exchanged_whole(zero: int) -> None:
     # every virtual stage is a buffer of its own
     twice = sent(job(pipeline=2, virtual_pipeline=2, zero=zero, overlap=Overlap(dp=False)), DENSE)[0]
     assert twice["dp gradients"] == 2
+
+
+@pytest.mark.parametrize("tensor", [1, 4])
+def test_both_ends_of_a_pipeline_reduce_a_tied_embedding(tensor: int) -> None:
+    # 32,000 x 1,024 gradients in fp32, cut over the tensor ranks, between two ranks; waited for by all
+    tied = replace(DENSE, tied_embeddings=True)
+    wanted = job(pipeline=2, tensor=tensor, batch=64)
+    for stage in (0, 1):
+        result = simulate(
+            wanted, tied, machine(4), predict=priced(50e9, 0.0), kernel=lambda _: 1e-6, stage=stage
+        )
+        (one,) = (c for c in result.collectives if c.purpose == "tied embedding gradients")
+        assert (one.count, one.prediction.ranks, one.prediction.op) == (1, 2, "all_reduce")
+        assert one.prediction.size == 4 * 32000 * 1024 / tensor
+        assert sum(s.exposed for s in result.shares) == pytest.approx(result.step_time)
+        exposed = {s.kind: s.exposed for s in result.shares}["dp"]
+        assert exposed >= one.prediction.time * (1 - 1e-9)
+
+
+@pytest.mark.parametrize("schedule", ["1f1b", "dualpipe", "zb-h1"])
+def test_an_inner_stage_sends_every_microbatch_on_once_each_way(schedule: str) -> None:
+    wanted = job(gpus=8, pipeline=4, schedule=schedule, batch=32)
+    result = simulate(
+        wanted, DENSE, machine(4), predict=priced(50e9), kernel=roofline, stage=1, must_fit=False
+    )
+    (sends,) = (c for c in result.collectives if c.purpose == "pp send")
+    assert sends.count == 2 * 32 / 2
