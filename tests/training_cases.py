@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
@@ -170,6 +171,17 @@ def priced(bandwidth: float, latency: float = 20e-6) -> Predict:
     return predict
 
 
+def sent(wanted: TrainingJob, arch: Transformer) -> tuple[dict[str, float], dict[str, float]]:
+    """Per purpose: how often, and nccl-tests' sizes added up [byte]."""
+    counts: dict[str, float] = defaultdict(float)
+    sizes: dict[str, float] = defaultdict(float)
+    result = simulate(wanted, arch, machine(4), predict=priced(50e9), kernel=roofline)
+    for one in result.collectives:
+        counts[one.purpose] += one.count
+        sizes[one.purpose] += one.count * one.prediction.size
+    return counts, sizes
+
+
 def roofline(operator: Operator) -> float:
     """Kernel time: 500 Tflop/s or 3 TB/s, whichever is slower, after 4 us. [s]"""
     return 4e-6 + max(operator.flops / 500e12, operator.bytes / 3e12)
@@ -187,7 +199,7 @@ def refusal(wanted: TrainingJob, arch: Transformer = DENSE, servers: int = 4) ->
 
 def in_flight(order: tuple[Unit, ...]) -> int:
     """Most forward passes whose backward pass is still to come: sets of activations a stage holds
-    (`held.held_sets`, counted plainly).
+    (`in_flight.held_sets`, counted plainly).
 
     With a split backward pass they are held until the weight gradients are done.
     """

@@ -89,6 +89,7 @@ def test_a_measured_product_takes_its_measured_time(file: str) -> None:
     columns, seconds = measured("gemm")
     for n, k in ((2048, 4096), (28672, 8192)):
         at = (columns["n"] == n) & (columns["k"] == k)
+        assert at.any()
         m = columns["m"][at]
         told = gemm_seconds(
             Shape(m, np.full_like(m, n), np.full_like(m, k)), row, SPEEDS, peak, width, quantise
@@ -102,6 +103,7 @@ def test_measured_attention_takes_its_measured_time(file: str) -> None:
         columns, seconds = measured(name)
         row = kernels.attention(kind, "bf16")
         at = (columns["num_heads"] == 16) & (columns["num_key_value_heads"] == 4)
+        assert at.any()
         batch = columns["batch_size"][at]
         if kind == "decode":
             context = columns["step"][at] + 1
@@ -119,6 +121,7 @@ def test_measured_experts_take_their_measured_time(file: str) -> None:
     columns, seconds = measured("moe")
     at = (columns["num_experts"] == 64) & (columns["moe_ep_size"] == 2)
     at &= (columns["hidden_size"] == 4096) & (columns["inter_size"] == 1024)
+    assert at.any()
     rows = columns["num_tokens"][at] * 2 / 2
     active = np.minimum(32.0, np.maximum(rows, 1.0))
     routed = Routed(32.0, 2.0, 2.0)

@@ -38,6 +38,9 @@ def test_the_four_closed_forms(arch):
     both = korthikanti(arch, tp=t, sequence_parallel=True, recompute="selective")
     assert both == pytest.approx(unit * 34 / t)
     assert korthikanti(arch, recompute="full") == pytest.approx(unit * 2)
+    # section 5: what is kept whole on every tensor rank is shared under sequence parallelism
+    assert korthikanti(arch, tp=t, recompute="full") == pytest.approx(unit * 2)
+    assert korthikanti(arch, tp=t, sequence_parallel=True, recompute="full") == pytest.approx(unit * 2 / t)
 
 
 @pytest.mark.parametrize(
@@ -172,9 +175,11 @@ def test_gradients_before_narrow_experts_by_hand():
     rows = 8 * 2 * (2 * 7168)
     assert layer_gradient_bytes(arch, "moe", 1) == 2 * 7168 + rows
     assert layer_gradient_bytes(arch, "moe", 1, tp=8, sequence_parallel=True) == 2 * 7168 / 8 + rows
+    assert layer_gradient_bytes(arch, "moe", 1, imbalance=1.5) == 2 * 7168 + 1.5 * rows
     # Mixtral's are wide
     arch = load_model("mixtral-8x7b")
     assert layer_gradient_bytes(arch, "moe", 1) == 2 * 4096 + 2 * (2 * 4096 + 4 * 14336)
+    assert layer_gradient_bytes(arch, "moe", 1, imbalance=1.5) == 2 * 4096 + 3 * (2 * 4096 + 4 * 14336)
 
 
 @pytest.mark.parametrize(("loss", "logit"), [("fused", 2), ("unfused", 4), ("eager", 12), ("eager, cut", 16)])

@@ -20,7 +20,7 @@ from railwright.model.kernels import attention_pair
 from railwright.model.narrow import BLOCK_COPIES, SUMMED_HEADS, beside_narrow
 from railwright.spec.training import TrainingJob
 from railwright.training import simulate
-from railwright.training.kept import stage_activations
+from railwright.training.activations import stage_activations
 from railwright.training.stages import stage_shapes
 from railwright.training.states import WEIGHT_BYTES, state_parts
 from training_cases import DENSE, MOE, job, machine

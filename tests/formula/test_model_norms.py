@@ -18,12 +18,12 @@ from railwright.model.architecture import Operator, Transformer
 from railwright.model.pattern import Layer
 from railwright.spec.training import TrainingJob
 from railwright.training import simulate
+from railwright.training.activations import layer_kept
 from railwright.training.cached import cached
 from railwright.training.constants import constant
 from railwright.training.doubts import doubts
 from railwright.training.eras import eager_parts
 from railwright.training.host import launch_times
-from railwright.training.kept import layer_kept
 from railwright.training.layers import head_of, operators_of
 from railwright.training.memory import peak_memory
 from training_cases import machine

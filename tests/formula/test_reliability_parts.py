@@ -12,6 +12,7 @@ from railwright.collectives.machine import Machine
 from railwright.collectives.prediction import NcclSettings
 from railwright.model import count_parameters, load_model
 from railwright.reliability import goodput, part_rates
+from railwright.reliability.basis import recovery_times
 from railwright.reliability.checkpointing import (
     PUBLISHED,
     checkpoint_size,
@@ -21,7 +22,6 @@ from railwright.reliability.checkpointing import (
 )
 from railwright.reliability.constants import DAY, YEAR, constants, restart_time
 from railwright.reliability.fabric_faults import Mending, network_faults, step_time
-from railwright.reliability.goodput import recovery_times
 from railwright.reliability.lemons import worst_tenth
 from railwright.reliability.parts import age_factor, components, fatal_flaps, stalls, stock
 from railwright.reliability.replay import Trace, concurrent, shortage, spares
@@ -277,6 +277,15 @@ def test_the_answer_hangs_together(kind: str) -> None:
     swings = [abs(s.at_high - s.at_low) for s in found.tornado]
     assert swings == sorted(swings, reverse=True)
     assert len({d.name for d in found.definitions}) == 6
+
+
+def test_a_run_is_as_long_as_its_share_of_training_says() -> None:
+    """Wall time times the share that trains is the run without failures, of every sample: of their means at
+    least that (Jensen), and little more.  Waiting for a server, a fifth of the time here, is in both."""
+    scarce = goodput(asking(spares=0), machine(), catalog(), network=False).forecast
+    assert scarce.finished == 1
+    assert 0.1 < scarce.waiting < 0.4
+    assert scarce.ideal <= scarce.wall[-1] * scarce.ettr[-1] < 1.1 * scarce.ideal
 
 
 def test_an_elastic_job_loses_less() -> None:

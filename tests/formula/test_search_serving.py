@@ -152,7 +152,9 @@ def test_names_are_the_engines_own(case: str) -> None:
         options = {name for line in lines for name in re.findall(r"--([a-z0-9_-]+)", line)}
         assert options
         assert options <= set(KNOWN[form]["names"]), form
-    for file in re.findall(r"<<'EOF'\n(.*?)EOF", export(_found(case), "trtllm"), re.S):
+    files = re.findall(r"<<'EOF'\n(.*?)EOF", export(_found(case), "trtllm"), re.S)
+    assert files
+    for file in files:
         fields = yaml.safe_load(file)
         inner = {key for value in fields.values() if isinstance(value, dict) for key in value}
         assert set(fields) | inner <= set(KNOWN["trtllm"]["fields"])

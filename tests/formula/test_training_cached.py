@@ -13,9 +13,9 @@ from railwright.model.architecture import Transformer
 from railwright.model.pattern import Layer
 from railwright.spec.lora import Lora, LoraTarget
 from railwright.spec.training import Overlap, RecomputeModule
+from railwright.training.activations import layer_kept
 from railwright.training.allocator import Requests, play
 from railwright.training.cached import _plans, cached
-from railwright.training.kept import layer_kept
 from railwright.training.kernel_allocator import MIB
 from railwright.training.memory import SYSTEM, peak_memory
 from railwright.training.plan import check

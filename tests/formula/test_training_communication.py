@@ -2,33 +2,20 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from dataclasses import replace
 
 import pytest
 
 from railwright.model import count_parameters
-from railwright.model.architecture import Transformer
-from railwright.spec.training import Overlap, TrainingJob
+from railwright.spec.training import Overlap
 from railwright.training import simulate
 from railwright.training.buckets import PURPOSE, bucket_threshold, buckets_of, make_buckets
 from railwright.training.sizes import Sizes
 from railwright.training.stages import stage_shapes
-from training_cases import DENSE, MOE, changed, job, machine, priced, roofline
+from training_cases import DENSE, MOE, changed, job, machine, priced, roofline, sent
 
 BSH = 1024 * 1024 * 2.0
 """Bytes of one microbatch's hidden states in the cases here: 1 x 1024 tokens x 1024 wide x bf16."""
-
-
-def sent(wanted: TrainingJob, arch: Transformer) -> tuple[dict[str, float], dict[str, float]]:
-    """Per purpose: how often, and nccl-tests' sizes added up [byte]."""
-    counts: dict[str, float] = defaultdict(float)
-    sizes: dict[str, float] = defaultdict(float)
-    result = simulate(wanted, arch, machine(4), predict=priced(50e9), kernel=roofline)
-    for one in result.collectives:
-        counts[one.purpose] += one.count
-        sizes[one.purpose] += one.count * one.prediction.size
-    return counts, sizes
 
 
 @pytest.mark.parametrize("overlapped", [True, False])
@@ -45,6 +32,14 @@ def test_without_zero_gradients_are_all_reduced_and_nothing_gathered() -> None:
     assert {c.prediction.op for c in dp} == {"all_reduce"}
     total = sum(c.count * c.prediction.size for c in dp)
     assert total == pytest.approx(4 * count_parameters(DENSE).total)
+
+
+@pytest.mark.parametrize("zero", [1, 2, 3])
+def test_shards_are_reduced_by_scattering_and_gathered(zero: int) -> None:
+    # ZeRO, section 7: a reduce-scatter and an all-gather, each of half an all-reduce's volume
+    result = simulate(job(zero=zero), DENSE, machine(4), predict=priced(50e9), kernel=roofline)
+    ops = {c.purpose: c.prediction.op for c in result.collectives if c.kind == "dp"}
+    assert ops == {"dp gradients": "reduce_scatter", "dp parameters": "all_gather"}
 
 
 def test_gradient_accumulation_does_not_reduce_more() -> None:
@@ -214,3 +209,30 @@ def test_what_is_not_hidden_is_exchanged_whole(zero: int) -> None:
     # every virtual stage is a buffer of its own
     twice = sent(job(pipeline=2, virtual_pipeline=2, zero=zero, overlap=Overlap(dp=False)), DENSE)[0]
     assert twice["dp gradients"] == 2
+
+
+@pytest.mark.parametrize("tensor", [1, 4])
+def test_both_ends_of_a_pipeline_reduce_a_tied_embedding(tensor: int) -> None:
+    # 32,000 x 1,024 gradients in fp32, cut over the tensor ranks, between two ranks; waited for by all
+    tied = replace(DENSE, tied_embeddings=True)
+    wanted = job(pipeline=2, tensor=tensor, batch=64)
+    for stage in (0, 1):
+        result = simulate(
+            wanted, tied, machine(4), predict=priced(50e9, 0.0), kernel=lambda _: 1e-6, stage=stage
+        )
+        (one,) = (c for c in result.collectives if c.purpose == "tied embedding gradients")
+        assert (one.count, one.prediction.ranks, one.prediction.op) == (1, 2, "all_reduce")
+        assert one.prediction.size == 4 * 32000 * 1024 / tensor
+        assert sum(s.exposed for s in result.shares) == pytest.approx(result.step_time)
+        exposed = {s.kind: s.exposed for s in result.shares}["dp"]
+        assert exposed >= one.prediction.time * (1 - 1e-9)
+
+
+@pytest.mark.parametrize("schedule", ["1f1b", "dualpipe", "zb-h1"])
+def test_an_inner_stage_sends_every_microbatch_on_once_each_way(schedule: str) -> None:
+    wanted = job(gpus=8, pipeline=4, schedule=schedule, batch=32)
+    result = simulate(
+        wanted, DENSE, machine(4), predict=priced(50e9), kernel=roofline, stage=1, must_fit=False
+    )
+    (sends,) = (c for c in result.collectives if c.purpose == "pp send")
+    assert sends.count == 2 * 32 / 2

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from railwright.spec.training import TrainingJob
+from railwright.training.activations import stage_activations
 from railwright.training.cached import cached
 from railwright.training.deepspeed import BUCKET, BUCKETS, SECOND_GRADIENTS, communicators, copied
-from railwright.training.kept import stage_activations
 from railwright.training.memory import SYSTEM, peak_memory
 from railwright.training.stages import stage_shapes
 from railwright.training.states import AT_STEP, state_parts

@@ -16,9 +16,9 @@ from railwright.shipped import read_data
 from railwright.spec.study import Cluster, ComputeNetwork
 from railwright.spec.training import Overlap, TrainingJob
 from railwright.training import simulate
+from railwright.training.activations import layer_kept_parts
 from railwright.training.host_memory import host_memory, pinned, ranks_on_hosts
 from railwright.training.hosted import ranks_together
-from railwright.training.kept import layer_kept_parts
 from railwright.training.offload import (
     HOST_ADAM,
     HYBRID_BYTES,

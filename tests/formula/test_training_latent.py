@@ -124,3 +124,14 @@ def test_a_layer_that_runs_again_gathers_latents_again() -> None:
     plain, again = (sent(LATENT, sequence_parallel=True, recompute=one) for one in ("none", "full"))
     more = 384 + 128 + 32 + LATENT.hidden
     assert again["tp all-gather"] - plain["tp all-gather"] == pytest.approx(more)
+
+
+def test_context_ranks_exchange_expanded_keys_and_values() -> None:
+    # 16 heads: queries and keys 64 wide with 32 of rotary positions, values and outputs 64
+    query, key, value = 16 * (64 + 32), 16 * (64 + 32), 16 * 64
+    row = EACH * TOKENS * BYTES
+    gathered = totals(job(context=4, batch=64, context_kind="all-gather"), LATENT)
+    assert gathered["cp all-gather"] == pytest.approx(row * (key + value))
+    swapped = totals(job(context=4, batch=64, context_kind="all-to-all"), LATENT)
+    assert swapped["cp all-to-all in"] == pytest.approx(row / 4 * (query + key + value))
+    assert swapped["cp all-to-all out"] == pytest.approx(row / 4 * value)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from dataclasses import replace
 from typing import Any
 
@@ -11,31 +10,18 @@ import pytest
 from railwright.catalog import load_catalog
 from railwright.compute import kernel_time
 from railwright.model import count_parameters, layer_operators
-from railwright.model.architecture import Layer, Operator, Transformer
-from railwright.spec.lora import Lora
-from railwright.spec.training import Layout, Overlap, TrainingJob
+from railwright.model.architecture import Operator
+from railwright.spec.training import Layout, Overlap
 from railwright.training import simulate
 from railwright.training.costs import on_context_ranks
 from railwright.training.eras import Pace
-from railwright.training.lora import adapter_parameters, with_adapters
 from railwright.training.stages import layers_per_piece, stage_shapes
-from training_cases import DENSE, MOE, changed, job, machine, priced, roofline
+from training_cases import DENSE, MOE, changed, job, machine, priced, roofline, sent
 
 BSH = 1024 * 1024 * 2.0
 """Bytes of one microbatch's hidden states: 1 x 1024 tokens x 1024 wide x bf16."""
 KV = 1024 * 2 * 4 * 64 * 2.0
 """Bytes of one microbatch's keys and values: 4 heads of 64."""
-
-
-def sent(wanted: TrainingJob, arch: Transformer) -> tuple[dict[str, float], dict[str, float]]:
-    """Per purpose: how often, and nccl-tests' sizes added up [byte]."""
-    counts: dict[str, float] = defaultdict(float)
-    sizes: dict[str, float] = defaultdict(float)
-    result = simulate(wanted, arch, machine(4), predict=priced(50e9), kernel=roofline)
-    for one in result.collectives:
-        counts[one.purpose] += one.count
-        sizes[one.purpose] += one.count * one.prediction.size
-    return counts, sizes
 
 
 def test_a_ring_sends_c_minus_1_blocks_of_keys_and_values_and_twice_that_backward() -> None:
@@ -302,52 +288,6 @@ def test_whole_experts_need_no_tensor_collectives() -> None:
     assert not [purpose for purpose in counts if purpose.startswith("expert tp")]
 
 
-def test_adapters_train_and_nothing_else_does() -> None:
-    lora = Lora(rank=8)
-    wanted = job(batch=32).model_copy(update={"lora": lora})
-    # qkv 1024 -> (16 + 2 x 4) x 64, output 1024 -> 1024, up 1024 -> 2 x 4096 (gated), down 4096 -> 1024
-    widths = (1024 + 24 * 64) + (1024 + 1024) + (1024 + 8192) + (4096 + 1024)
-    assert adapter_parameters(DENSE, "dense", Layout(), lora) == 8 * widths
-    sizes = sent(wanted, DENSE)[1]
-    assert sizes["dp gradients"] == whole(4 * 8 * 8 * widths)
-    assert sizes["dp parameters"] == whole(2 * 8 * 8 * widths)
-
-
-def test_adapters_stand_beside_experts_that_only_expert_tensor_cuts() -> None:
-    # an expert of 1001 columns is whole on a GPU; what its layer adapts is cut over the 4 tensor ranks
-    arch = replace(MOE, expert_ffn=1001)
-    wanted = job(gpus=32, tensor=4, expert=8, expert_tensor=1, sequence_parallel=True)
-    lora = Lora(rank=8)
-    (shape,) = stage_shapes(arch, wanted.layout, lora)
-    widths = ((1024 + 24 * 64) + (1024 + 1024)) // 4
-    assert shape.adapters == ((8.0 * widths,) * 8,)
-
-
-@pytest.mark.parametrize(("arch", "kind"), [(DENSE, "dense"), (MOE, "moe")])
-def test_tensor_ranks_hold_and_multiply_every_adapter_once(arch: Transformer, kind: Layer) -> None:
-    # both products of an adapter are cut, beside products cut by columns and by rows
-    lora = Lora(rank=8)
-    one = adapter_parameters(arch, kind, Layout(), lora)
-    assert adapter_parameters(arch, kind, Layout(tensor=4), lora) == one / 4
-    made = [
-        with_adapters(layer_operators(arch, kind, 1024, 1024, tp=tp), lora, "bf16", tp).backward_weight
-        for tp in (1, 4)
-    ]
-    whole, cut = (sum(op.flops for op in operators) for operators in made)
-    assert whole == pytest.approx(2 * 1024 * one)
-    assert cut == pytest.approx(whole / 4)
-
-
-def test_frozen_weights_have_no_weight_gradients() -> None:
-    full = layer_operators(DENSE, "dense", 1024, 1024)
-    thin = with_adapters(full, Lora(rank=8, targets=("qkv",)), "bf16")
-    assert {op.name.split(" adapter")[0] for op in thin.backward_weight} == {"qkv projection"}
-    flops = sum(op.flops for op in thin.backward_weight)
-    assert flops == pytest.approx(2 * 1024 * 8 * (1024 + 24 * 64))
-    more = sum(op.flops for op in thin.forward) - sum(op.flops for op in full.forward)
-    assert more == pytest.approx(flops)
-
-
 def test_part_of_a_rack_keeps_expert_groups_inside() -> None:
     # 2 servers, 4 of 8 GPUs of each: expert groups of 4 do not cross, of 8 they do
     wanted = job(gpus=8, batch=16, expert=4).model_copy(update={"gpus_per_server": 4})
@@ -376,7 +316,7 @@ def test_the_link_to_the_host_is_the_slot_of_the_gpu_and_not_that_of_the_nic(
 ) -> None:
     # the A100 of p4de share EFA adapters behind PCIe 3.0 (15.75 GB/s), and keep their own PCIe 4.0
     from railwright.training.offload import host_link
-    from railwright.training.whatif import at_rate
+    from railwright.training.whatif_machine import at_rate
 
     one = machine(4, server=server)
     assert host_link(one) == pytest.approx(55.4 / 63.0 * slot)
@@ -385,7 +325,7 @@ def test_the_link_to_the_host_is_the_slot_of_the_gpu_and_not_that_of_the_nic(
 
 def test_offloaded_activations_are_copied_once_each_way_and_hidden_behind_longer_layers() -> None:
     # all layers but the last of the stage, forward and backward, 2 microbatches
-    from railwright.training.kept import layer_kept
+    from railwright.training.activations import layer_kept
     from railwright.training.offload import host_link
 
     wanted = job(batch=64, offload=("activations",))

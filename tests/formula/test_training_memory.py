@@ -10,9 +10,9 @@ from railwright.model import count_parameters, head_operators, load_model
 from railwright.model.architecture import Transformer
 from railwright.spec.lora import Lora
 from railwright.spec.training import Overlap
+from railwright.training.activations import layer_kept
 from railwright.training.cached import cached
-from railwright.training.held import held_sets
-from railwright.training.kept import layer_kept
+from railwright.training.in_flight import held_sets
 from railwright.training.memory import SYSTEM, peak_memory
 from railwright.training.schedule import orders_of, route_of
 from railwright.training.stages import stage_shapes, tied_parameters

@@ -59,6 +59,17 @@ def test_a_step_is_three_products_of_the_smaller_side(rows: int, columns: int, s
     assert update.flops == 0
 
 
+@pytest.mark.parametrize(("mode", "iterated_over"), [("duplicated", 1), ("blockwise", 4), ("distributed", 4)])
+def test_what_an_update_reads_and_writes_of_a_weight(mode: str, iterated_over: int) -> None:
+    """Kernel by kernel in fp32, of what is made orthogonal: its norm (read), divided by it (read, written),
+    cast to 16 bits and back; of a rank's own: decayed, momentum (gradient and it read, it written), scaled
+    twice, master (it and the update read, it written), 16-bit weight."""
+    made = 4 + (4 + 4) + (4 + 2) + (2 + 4)
+    own = (4 + 4) + (4 + 4 + 4) + 2 * (4 + 4) + (4 + 4 + 4) + (4 + 2)
+    update = operators(Matrix("one", 512, 2048, "rows"), 4, Muon(tp_mode=mode))[-1]  # type: ignore[arg-type]
+    assert update.bytes == 512 * 2048 * (made / iterated_over + own / 4)
+
+
 @pytest.mark.parametrize(
     ("mode", "cut", "sides"),
     [

@@ -7,7 +7,7 @@ import pytest
 from railwright.model import load_model
 from railwright.model.architecture import Transformer
 from railwright.spec.training import Overlap
-from railwright.training.kept import stage_activations
+from railwright.training.activations import stage_activations
 from railwright.training.stages import stage_shapes
 from training_cases import DENSE, MOE, job
 

@@ -14,9 +14,9 @@ from railwright.model.architecture import Operator, Transformer
 from railwright.spec.training import Lora, Overlap, TrainingJob
 from railwright.traces.step import step_trace
 from railwright.training import peak_memory, simulate
+from railwright.training.activations import layer_kept_parts, stage_activations
 from railwright.training.cached import cached
 from railwright.training.eras import Pace
-from railwright.training.kept import layer_kept_parts, stage_activations
 from railwright.training.memory import SYSTEM
 from railwright.training.result import StepResult
 from railwright.training.stages import stage_shapes

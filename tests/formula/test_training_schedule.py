@@ -6,6 +6,7 @@ from itertools import pairwise
 
 import pytest
 
+from railwright.model.architecture import Operator
 from railwright.training.pipeline import compose
 from railwright.training.route import Route, Unit
 from railwright.training.schedule import (
@@ -17,7 +18,7 @@ from railwright.training.schedule import (
     schedule,
 )
 from railwright.training.step import simulate
-from training_cases import DENSE, MOE, in_flight, job, machine, priced, roofline
+from training_cases import DENSE, MOE, changed, in_flight, job, machine, priced, roofline
 
 F, B = 1.0, 2.0
 
@@ -250,3 +251,20 @@ def test_one_stage_runs_microbatch_after_microbatch_under_any_schedule_of_severa
         )
         assert asked.step_time == plain.step_time
         assert asked.memory.parts == plain.memory.parts
+
+
+def test_all_stages_of_an_even_pipeline_wait_alike_and_the_first_is_told() -> None:
+    # layers of 1 ms forward and 2 ms backward, ends that take nothing: p - 1 passes of 3 ms for two layers,
+    # the last stage at the beginning and until the first one is ready, the first one in between
+    def layered(operator: Operator) -> float:
+        return 1e-3 if operator.name.startswith("mlp up") else 0.0
+
+    wanted = changed(job(gpus=8, pipeline=4, batch=16, zero=0), cuda_graphs=("step",))
+    steps = [
+        simulate(wanted, DENSE, machine(1), predict=priced(0.0), kernel=layered, stage=s, must_fit=False)
+        for s in (None, *range(4))
+    ]
+    assert steps[0].stage == 0
+    for one in steps:
+        bubble = {s.kind: s.exposed for s in one.shares}["bubble"]
+        assert bubble == pytest.approx((4 - 1) * 2 * (1e-3 + 2e-3), rel=1e-6)

@@ -9,7 +9,7 @@ import pytest
 from railwright.spec import load_study_text, override
 from railwright.spec.starters import template, template_names
 from railwright.training import simulate
-from railwright.training.foretold import foretold
+from railwright.training.plan_warnings import plan_warnings
 from railwright.training.schedule import SCHEDULES
 from railwright.training.starved import idle_share, of_stages
 from training_cases import DENSE, changed, job, machine
@@ -71,7 +71,7 @@ def test_the_step_waits_for_about_as_long() -> None:
     step = simulate(asked, DENSE, machine(1))
     told = [w for w in step.warnings if "microbatch for 4 pipeline stages leaves the stages idle 75 %" in w]
     assert len(told) == 1
-    assert set(told) <= set(foretold(asked, DENSE, machine(1)))
+    assert set(told) <= set(plan_warnings(asked, DENSE, machine(1)))
     bubble = next(s.exposed for s in step.shares if s.kind == "bubble")
     assert bubble / step.step_time == pytest.approx(0.75, abs=0.1)
 

@@ -24,6 +24,15 @@ def test_experts_are_sharded_over_fewer_ranks() -> None:
     assert states == pytest.approx(12 * (shape.dense_total / 32 + shape.expert_total / 4))
 
 
+def test_every_weight_lies_once_on_all_ranks_under_zero_3() -> None:
+    # EP4 of 32 ranks: a GPU holds an eighth of its quarter of the experts, and 1/32 of the rest
+    wanted = job(expert=4, zero=3)
+    (shape,) = stage_shapes(MOE, wanted.layout)
+    assert state_parts(wanted, MOE, shape, 32)["weights"] == pytest.approx(
+        2 * count_parameters(MOE).total / 32
+    )
+
+
 def states(ranks: int = 32, **changes: object) -> dict[str, float]:
     """State parts of the dense model on one stage, with fields of job and layout changed."""
     layout = {k: v for k, v in changes.items() if k in ("zero", "shard", "reduce_each", "reshard", "offload")}

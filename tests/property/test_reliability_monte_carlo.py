@@ -96,6 +96,17 @@ def test_an_elastic_job_that_fails_often_agrees_too() -> None:
     assert ettr(replace(figures, recovery=longest)) == pytest.approx(0.7)
 
 
+def test_reading_from_storage_is_recovery_where_no_memory_survives() -> None:
+    """The same runs, instant by instant, whether 600 s are told as part of the one or of the other."""
+    read, recovered = (
+        simulate(Process(HOUR, (Fault(1.0, recovery, survives=0.0),), 1.0, 300.0, reload=reload), 99 * HOUR)
+        for recovery, reload in ((10.0, 600.0), (610.0, 0.0))
+    )
+    assert np.array_equal(read.useful, recovered.useful)
+    assert np.array_equal(read.time, recovered.time)
+    assert read.ettr.mean() < 0.9
+
+
 def test_same_seed_same_runs() -> None:
     process = Process(
         HOUR, (Fault(0.5, 60.0), Fault(0.5, 600.0, spoiled=30.0)), 1.0, 300.0, spread=0.5, varies=0.4

@@ -15,7 +15,7 @@ from railwright.search.screen import unit_counts
 from railwright.search.space import Block
 from railwright.spec.training import Overlap
 from railwright.training import schedule
-from railwright.training.held import held_sets
+from railwright.training.in_flight import held_sets
 from railwright.training.quick import KINDS
 from railwright.training.route import Route, Shape
 from search_bound_cases import CASES, SLOW

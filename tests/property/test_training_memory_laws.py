@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from railwright.errors import PlanError
 from railwright.model import count_parameters
 from railwright.model.architecture import Transformer
-from railwright.training.held import held_sets
+from railwright.training.in_flight import held_sets
 from railwright.training.memory import SYSTEM, peak_memory
 from railwright.training.plan import check
 from railwright.training.result import Memory

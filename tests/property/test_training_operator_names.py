@@ -16,7 +16,7 @@ from railwright.model.activations import DROPPED
 from railwright.model.architecture import Transformer
 from railwright.model.pattern import kinds_present
 from railwright.model.recompute import CORE, MODULES, UNNEEDED
-from railwright.training import again, casts, costs, fused, host, kept, lora
+from railwright.training import activations, casts, costs, fused, host, lora, recompute
 from railwright.training.eras import eras
 from training_cases import BLOCKS, DELTA, DENSE, KIMI, LATENTS, LIGHTNING, MOE
 
@@ -102,10 +102,10 @@ def test_operators_that_training_names_are_in_layers() -> None:
 def test_tensors_that_training_names_are_kept_by_layers() -> None:
     saved = {name for era in eras().values() for name in era.saves}
     dropped = {name for names in DROPPED.values() for name in names}
-    assert not {*lora.FROZEN, *lora.ROUTED, *kept.MLP, *saved, *dropped} - kept_tensors()
+    assert not {*lora.FROZEN, *lora.ROUTED, *activations.MLP, *saved, *dropped} - kept_tensors()
     assert {*DROPPED} == {*MODULES}
 
 
 def test_parts_of_recomputation_are_all_known() -> None:
     """Of a part that is not known nobody could tell whether a model has it."""
-    assert all(isinstance(again.has_part(MOE, module), bool) for module in MODULES)
+    assert all(isinstance(recompute.has_part(MOE, module), bool) for module in MODULES)

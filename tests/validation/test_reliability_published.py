@@ -204,9 +204,9 @@ def test_the_shipped_example_meets_llama_3() -> None:
     from railwright.collectives import Machine
     from railwright.collectives.prediction import NcclSettings
     from railwright.model import load_model
+    from railwright.reliability.basis import closed_figures, recovery_times
     from railwright.reliability.checkpointing import checkpoint_size, checkpoint_times, storage_bandwidth
     from railwright.reliability.closed import ettr
-    from railwright.reliability.goodput import closed_figures, recovery_times
     from railwright.reliability.parts import components, stock
     from railwright.spec import load_study
 
@@ -222,7 +222,7 @@ def test_the_shipped_example_meets_llama_3() -> None:
     bandwidth = storage_bandwidth(study.cluster, catalog, held.servers)
     saved = checkpoint_times(asked.checkpoint, size, bandwidth, machine, held.gpus, mtti)
     recovery = recovery_times(asked, saved, parts, held.gpus)
-    figures = closed_figures(asked, held, parts, saved, recovery, None, 128)
+    figures = closed_figures(asked, held, parts, saved, recovery, 128)
     assert ettr(figures) > 0.90
     best = replace(figures, interval=best_interval(mtti, saved.block, saved.lag))
     assert recovery.mean < longest_recovery(best, 0.9)

@@ -120,7 +120,9 @@ def fit(parts: Sequence[Part], start: Values, free: Sequence[str]) -> Fit:
     errors = np.concatenate([log_errors(p, values) for p in parts])
     freedom = count - len(names)
     variance = float(np.sum(weights * errors**2)) / max(1, freedom)
-    result = Fit(values, {}, names, freedom, sqrt(variance), 1.0, ())
+    result = Fit(
+        values=values, errors={}, free=names, freedom=freedom, sigma=sqrt(variance), condition=1.0, alike=()
+    )
     if not names:
         return result
     jacobian = np.concatenate([_slopes(p, values, names) for p in parts])

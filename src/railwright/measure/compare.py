@@ -60,8 +60,7 @@ def compare_curve(curve: MeasuredCurve, machine: Machine) -> ComparedCurve:
     if len(groups[0]) < 2:
         raise PlanError(
             f"{curve.file}:{curve.line}: {curve.op} ran on one rank, so that nothing was sent; build the "
-            "tests "
-            "with MPI=1, or check that the launcher's MPI is the one they were built with."
+            "tests with MPI=1, or check that the launcher's MPI is the one they were built with."
         )
     sizes = [p.size for p in curve.points]
     times = [p.time for p in curve.points]
@@ -87,7 +86,16 @@ def compare_curve(curve: MeasuredCurve, machine: Machine) -> ComparedCurve:
     )
     found = suspects(machine, op, groups, predictions, times, servers)
     basis = tuple(dict.fromkeys(n for q in predictions for n in q.notes))
-    plain = ComparedCurve(curve, len(groups[0]), servers, len(groups), points, found, (), (*notes, *basis))
+    plain = ComparedCurve(
+        measured=curve,
+        ranks=len(groups[0]),
+        servers=servers,
+        groups=len(groups),
+        points=points,
+        suspects=found,
+        findings=(),
+        notes=(*notes, *basis),
+    )
     return replace(plain, findings=findings_of(plain))
 
 

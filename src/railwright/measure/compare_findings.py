@@ -78,8 +78,8 @@ def across(curves: Sequence[ComparedCurve]) -> list[Finding]:
             )
             test = (
                 "run `railwright bench rails` (flat against rail-first) and alltoall_perf with "
-                "NCCL_PXN_DISABLE=1: "
-                "no change means PXN did not work before; then look at the spines' port counters"
+                "NCCL_PXN_DISABLE=1: no change means PXN did not work before; then look at the spines' port "
+                "counters"
             )
             found.append(_finding(slow, "spines or PXN", "warning", plateau, why, 0.7, test))
             break
@@ -113,9 +113,8 @@ def _too_fast(curve: ComparedCurve) -> list[Finding]:
         return []
     worst = max(over, key=lambda p: p.busbw / p.bound_busbw)
     why = (
-        f"{show_rate(worst.busbw)} at {show_size(worst.size)} is {worst.busbw / worst.bound_busbw:.2f} "
-        "times what "
-        f"the study's wires carry under any algorithm ({show_rate(worst.bound_busbw)})"
+        f"{show_rate(worst.busbw)} at {show_size(worst.size)} is {worst.busbw / worst.bound_busbw:.2f} times "
+        f"what the study's wires carry under any algorithm ({show_rate(worst.bound_busbw)})"
     )
     if curve.servers == 1:
         why += ": the study's GPUs or NVLink are not those of the log"
@@ -148,9 +147,8 @@ def _cliffs(curve: ComparedCurve) -> list[Finding]:
         switched = _switch_near(curve, after)
         why = (
             f"measured bus bandwidth goes from {show_rate(before.busbw)} at {show_size(before.size)} to "
-            f"{show_rate(after.busbw)} at {show_size(after.size)}, where "
-            f"{show_rate(before.predicted_busbw)} to "
-            f"{show_rate(after.predicted_busbw)} is expected"
+            f"{show_rate(after.busbw)} at {show_size(after.size)}, where {show_rate(before.predicted_busbw)} "
+            f"to {show_rate(after.predicted_busbw)} is expected"
             + ("; larger sizes recover" if heals else "")
             + (
                 f"; NCCL changes {switched} there"
@@ -162,8 +160,8 @@ def _cliffs(curve: ComparedCurve) -> list[Finding]:
         top = show_size(after.size).replace(" ", "")
         test = (
             f"{_TESTS[curve.measured.op]} around {top} with NCCL_PROTO=Simple, then LL128, then "
-            "NCCL_ALGO=Ring, Tree; "
-            "NCCL_DEBUG_SUBSYS=TUNING prints its choice, and /etc/nccl.conf or a tuner plugin may force it"
+            "NCCL_ALGO=Ring, Tree; NCCL_DEBUG_SUBSYS=TUNING prints its choice, and /etc/nccl.conf or a tuner "
+            "plugin may force it"
         )
         confidence = min(0.9, 0.4 + 0.25 * (step - 1))
         out.append(_finding(curve, "cliff", "warning", [after], why, confidence, test))
@@ -242,10 +240,8 @@ def _within(curve: ComparedCurve, plateau: list[ComparedPoint]) -> list[Finding]
         return []
     why = (
         f"the plateau is {100 * lost:.0f} % low from {show_size(plateau[0].size)} on: within the expected "
-        "error "
-        f"of the prediction, but it also looks like this: {fit.best.name} ({_percent(fit.misfit)} off, as "
-        "designed "
-        f"{_percent(fit.design)})"
+        f"error of the prediction, but it also looks like this: {fit.best.name} ({_percent(fit.misfit)} off, "
+        f"as designed {_percent(fit.design)})"
     )
     return [_finding(curve, "plateau a little low", "note", plateau, why, 0.3, fit.best.next_test)]
 

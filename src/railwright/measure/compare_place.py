@@ -72,9 +72,8 @@ def _by_device(
     most = max(len(m) for m in members.values())
     if most > each:
         raise PlanError(
-            f"{curve.file}:{curve.line}: the log lists {most} ranks on one host, but a server of the "
-            "study has "
-            f"{each} GPUs; name the right server in the study (cluster.server)."
+            f"{curve.file}:{curve.line}: the log lists {most} ranks on one host, but a server of the study "
+            f"has {each} GPUs; name the right server in the study (cluster.server)."
         )
     place: dict[int, int] = {}
     for host, here in members.items():

@@ -124,8 +124,8 @@ def _changed(machine: Machine, op: Op, servers: int) -> list[tuple[str, str, str
         if network.routing != "ecmp":
             hashed = Network(network.fabric, "ecmp", network.seed)
             test = (
-                "look at the spines' port counters while it runs; "
-                "switch adaptive routing on (NCCL_IB_ADAPTIVE_ROUTING=1) or raise NCCL_IB_QPS_PER_CONNECTION"
+                "look at the spines' port counters while it runs; switch adaptive routing on "
+                "(NCCL_IB_ADAPTIVE_ROUTING=1) or raise NCCL_IB_QPS_PER_CONNECTION"
             )
             out.append(("ecmp", "flows collide on the spines as hashed (ECMP) ones do", test,
                         replace(machine, network=hashed)))  # fmt: skip

@@ -3,75 +3,90 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from railwright.collectives.machine import Machine
 from railwright.measure.machines import machine_of
 from railwright.measure.table import Row
 from railwright.measure.training_habits import HABITS
+from railwright.measure.training_models import gpt
 from railwright.model.architecture import Transformer
 from railwright.spec.training import Layout, Overlap, TrainingJob
 from railwright.training import simulate
 
 SOURCE = "arXiv 2205.05198, tables 3 and 5 (175B and 1T: read; 22B and 530B: memory)"
 
+
+class Published(NamedTuple):
+    """One model of the tables, trained with tensor parallelism of 8.
+
+    chunks          virtual stages of each
+    micro           sequences of a microbatch
+    full, selective  a step with everything computed again, and with sequence parallelism and selective
+                    recomputation [s]
+    """
+
+    name: str
+    layers: int
+    hidden: int
+    heads: int
+    pipeline: int
+    chunks: int
+    gpus: int
+    batch: int
+    micro: int
+    full: float
+    selective: float
+
+
 STEPS = (
-    ("22B", 48, 6144, 64, 1, 1, 8, 4, 4, 1.42, 1.10),
-    ("175B", 96, 12288, 96, 8, 3, 64, 64, 1, 18.13, 13.75),
-    ("530B", 105, 20480, 128, 35, 3, 280, 280, 1, 49.05, 37.83),
-    ("1T", 128, 25600, 160, 64, 1, 512, 512, 1, 94.42, 71.49),
+    Published("22B", 48, 6144, 64, 1, 1, 8, 4, 4, 1.42, 1.10),
+    Published("175B", 96, 12288, 96, 8, 3, 64, 64, 1, 18.13, 13.75),
+    Published("530B", 105, 20480, 128, 35, 3, 280, 280, 1, 49.05, 37.83),
+    Published("1T", 128, 25600, 160, 64, 1, 512, 512, 1, 94.42, 71.49),
 )
-"""Model, layers, hidden, heads, pipeline, chunks, GPUs, batch, microbatch; step with everything computed
-again, and with sequence parallelism and selective recomputation [s].  All with tensor parallelism of 8."""
 
 
 def korthikanti_rows() -> Iterator[Row]:
     """All eight predicted; the fit of their era has seen those of 175B and 1T."""
-    for name, *_, gpus, _, _, full, selective in STEPS:
-        for spread, measured in ((False, full), (True, selective)):
-            job, arch, machine = korthikanti_run(name, spread)
+    for one in STEPS:
+        for spread, measured in ((False, one.full), (True, one.selective)):
+            job, arch, machine = korthikanti_run(one.name, spread)
             step = simulate(job, arch, machine, must_fit=False, most_events=0)
-            what = f"{gpus} GPUs, {'selective, SP' if spread else 'all computed again'}"
+            what = f"{one.gpus} GPUs, {'selective, SP' if spread else 'all computed again'}"
             yield Row(
-                "Korthikanti table 5", f"{name} {spread}", what, step.step_time, measured, "s/step", SOURCE
+                "Korthikanti table 5",
+                f"{one.name} {spread}",
+                what,
+                step.step_time,
+                measured,
+                "s/step",
+                SOURCE,
             )
 
 
 def korthikanti_run(wanted: str, spread: bool) -> tuple[TrainingJob, Transformer, Machine]:
     """The job, model and machine of one step; `spread`: sequence parallelism and selective recomputation."""
-    name, layers, hidden, heads, pipeline, chunks, gpus, batch, micro, *_ = next(
-        step for step in STEPS if step[0] == wanted
-    )
+    one = next(step for step in STEPS if step.name == wanted)
     habits = HABITS["korthikanti"]
-    arch = Transformer(
-        name=f"megatron-{name}",
-        layers=layers,
-        hidden=hidden,
-        vocab=51200,
-        heads=heads,
-        kv_heads=heads,
-        head_dim=hidden // heads,
-        ffn=4 * hidden,
-        gated=False,
-        tied_embeddings=True,
-        position_embeddings=2048,
-    )
+    arch = gpt(f"megatron-{one.name}", one.layers, one.hidden, one.heads, vocab=51200, positions=2048)
     job = TrainingJob(
-        name=name,
-        model=name,
-        gpus=gpus,
+        name=one.name,
+        model=one.name,
+        gpus=one.gpus,
         sequence=2048,
-        global_batch=batch,
-        micro_batch=micro,
+        global_batch=one.batch,
+        micro_batch=one.micro,
         tokens=1e9,
         dtype="fp16",
         layout=Layout(
             tensor=8,
-            pipeline=pipeline,
-            virtual_pipeline=chunks,
+            pipeline=one.pipeline,
+            virtual_pipeline=one.chunks,
             sequence_parallel=spread,
             recompute="selective" if spread else "full",
         ),
         overlap=Overlap(dp=habits.dp, pp=habits.pp),
         software=habits.era,
     )
-    return job, arch, machine_of("A100", gpus, 200.0)
+    return job, arch, machine_of("A100", one.gpus, 200.0)

@@ -1,4 +1,4 @@
-"""Published serving measurements replayed through `serving.serve`: our latencies and rates beside theirs."""
+"""Published serving measurements replayed through `serving.predict.serve`: ours beside theirs."""
 
 from __future__ import annotations
 

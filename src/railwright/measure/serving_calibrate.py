@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import exp
 from pathlib import Path
@@ -31,16 +31,16 @@ Floats = NDArray[np.float64]
 PRIOR = {"decode_time": 0.25, "prefill_time": 0.25, "host_step": 1.0, "request": 1.0}
 """Field of a profile -> how far it may be from the base before the runs speak: standard deviation of its
 logarithm. GPU times are within a quarter of the measured kernels, the spread of public cases; overheads of
-the
-host are known to a factor of e."""
+the host are known to a factor of e."""
 NOISE = 0.04
 """Standard deviation of a stated mean around the model of its own engine: run to run and what no field stands
-for.
-vLLM bench runs repeat within 2 to 5 per cent."""
+for. vLLM bench runs repeat within 2 to 5 per cent."""
 TOLD = 0.7
 """A field whose uncertainty stays above this share of the prior's is not told, and stays the base's."""
 STEPS = 6
 """Gauss-Newton steps: the fit of four logarithms is nearly linear and has converged by then."""
+NUDGE = 0.05
+"""Of a logarithm, over which a slope is taken: most of a simulation's times are of discrete steps."""
 
 
 @dataclass(frozen=True)
@@ -140,35 +140,21 @@ def calibrate_engine(runs: Sequence[BenchResult], study: Study, job: str | None 
     sigma = np.array([PRIOR[f] for f in names])
     measured = np.log([value for _, _, value in goals])
 
-    folder = TemporaryDirectory(prefix="railwright-engine-")
+    with TemporaryDirectory(prefix="railwright-engine-") as folder:
 
-    def predicted(shift: Floats) -> Floats:
-        path = _written(
-            Path(folder.name),
-            chosen.engine,
-            {n: getattr(base, n) * exp(s) for n, s in zip(names, shift, strict=True)},
-        )
-        means = [
-            _simulated(job.model_copy(update={"engine": path}), run, arch, machine) for run, job in asked
-        ]
-        return np.asarray(np.log([means[k][what] for k, what, _ in goals]))
+        def predicted(shift: Floats) -> Floats:
+            changed = {n: getattr(base, n) * exp(s) for n, s in zip(names, shift, strict=True)}
+            path = _written(Path(folder), chosen.engine, changed)
+            means = [
+                _simulated(job.model_copy(update={"engine": path}), run, arch, machine) for run, job in asked
+            ]
+            return np.asarray(np.log([means[k][what] for k, what, _ in goals]))
 
-    shift = np.zeros(len(names))
-    at = start = predicted(shift)
-    slope = np.zeros((len(goals), len(names)))
-    for _ in range(STEPS):
-        slope = np.stack([(predicted(shift + d) - at) / 0.05 for d in 0.05 * np.eye(len(names))], axis=1)
-        weight = slope.T @ slope / NOISE**2 + np.diag(sigma**-2)
-        pull = slope.T @ (measured - at) / NOISE**2 - shift / sigma**2
-        step = np.clip(np.linalg.solve(weight, pull), -1.0, 1.0)
-        shift = shift + step
-        at = predicted(shift)
-        if np.abs(step).max() < 1e-3:
-            break
-    spread = np.sqrt(np.diag(np.linalg.inv(slope.T @ slope / NOISE**2 + np.diag(sigma**-2))))
-    told = spread < TOLD * sigma
-    kept = np.where(told, shift, 0.0)
-    final = predicted(kept)
+        start = predicted(np.zeros(len(names)))
+        shift, spread = most_probable(predicted, start, measured, sigma)
+        told = spread < TOLD * sigma
+        kept = np.where(told, shift, 0.0)
+        final = predicted(kept)
     fields = tuple(
         Fitted(name, getattr(base, name), getattr(base, name) * exp(moved), float(s), bool(is_told))
         for name, moved, s, is_told in zip(names, kept, spread, told, strict=True)
@@ -178,13 +164,38 @@ def calibrate_engine(runs: Sequence[BenchResult], study: Study, job: str | None 
         for (k, what, value), fit in zip(goals, final, strict=True)
     )
     return Calibrated(
-        chosen.engine,
-        fields,
-        float(np.abs(np.expm1(start - measured)).mean()),
-        float(np.abs(np.expm1(final - measured)).mean()),
-        residuals,
-        tuple(dict.fromkeys(run.file for run in runs)),
+        engine=chosen.engine,
+        fields=fields,
+        before=float(np.abs(np.expm1(start - measured)).mean()),
+        after=float(np.abs(np.expm1(final - measured)).mean()),
+        residuals=residuals,
+        files=tuple(dict.fromkeys(run.file for run in runs)),
     )
+
+
+def most_probable(
+    model: Callable[[Floats], Floats], start: Floats, measured: Floats, prior: Floats, noise: float = NOISE
+) -> tuple[Floats, Floats]:
+    """(P,) most probable parameters of a model, and (P,) their standard deviations.
+
+    start     (M,) what the model says at 0, where the parameters' normal prior has its mean
+    measured  (M,) with normal errors of `noise` around the model's
+    prior     (P,) standard deviations
+    Gauss-Newton steps with slopes by differences; the deviations are Laplace's approximation, exact where the
+    model is linear.
+    """
+    found, at = np.zeros(len(prior)), start
+    nudges = NUDGE * np.eye(len(prior))
+    for _ in range(STEPS):
+        slope = np.stack([(model(found + nudge) - at) / NUDGE for nudge in nudges], axis=1)
+        information = slope.T @ slope / noise**2 + np.diag(prior**-2)
+        pull = slope.T @ (measured - at) / noise**2 - found / prior**2
+        step = np.clip(np.linalg.solve(information, pull), -1.0, 1.0)
+        found = found + step
+        at = model(found)
+        if np.abs(step).max() < 1e-3:
+            break
+    return found, np.sqrt(np.diag(np.linalg.inv(information)))
 
 
 def _means(run: BenchResult) -> list[tuple[str, float]]:

@@ -107,7 +107,15 @@ def compare_run(run: BenchResult, job: ServingJob, arch: Transformer, machine: M
     if not points:
         raise PlanError(f"{run.file}: states no TTFT, TPOT or latency, so there is nothing to compare")
     tokens = (run.tokens_rate, result.tokens_per_second) if run.tokens_rate else None
-    return ComparedRun(run, job.name, load, assumed, points, tokens, tuple(_words(run, points, result)))
+    return ComparedRun(
+        run=run,
+        job=job.name,
+        load=load,
+        assumed=assumed,
+        points=points,
+        tokens=tokens,
+        words=tuple(_words(run, points, result)),
+    )
 
 
 def load_of(run: BenchResult, job: ServingJob) -> tuple[ServingJob, str, tuple[str, ...]]:

@@ -14,9 +14,8 @@ RULES: tuple[tuple[Callable[[Case], bool], str, str], ...] = (
     (
         lambda c: c["set"] == "mlperf",
         "TPOT p99",
-        "lengths are drawn with the highest entropy, which has more answers of few tokens than the data "
-        "set: one "
-        "prompt of another request between two of them is a large share",
+        "lengths are drawn with the highest entropy, which has more answers of few tokens than the data set: "
+        "one prompt of another request between two of them is a large share",
     ),
     (lambda c: c["mode"] in ("mlperf_server", "mlperf_interactive"), "TTFT", EDGE),
     (
@@ -33,9 +32,8 @@ RULES: tuple[tuple[Callable[[Case], bool], str, str], ...] = (
     (
         lambda c: c["set"] == "silicon" and "sglang" in c["engine"] and c["mode"] == "agg",
         "TTFT",
-        "requests are received every 10 or 30 steps only (--scheduler-recv-interval in InferenceX's "
-        "script), which "
-        "is not modelled",
+        "requests are received every 10 or 30 steps only (--scheduler-recv-interval in InferenceX's script), "
+        "which is not modelled",
     ),
     (
         lambda c: c["set"] == "nim" and number(c, "concurrency") >= 250 and number(c, "isl") >= 2000,

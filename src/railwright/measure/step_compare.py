@@ -15,13 +15,13 @@ from railwright.measure.steplog.log import LoggedStep, StepLog
 from railwright.measure.table import quantile
 from railwright.model.architecture import Transformer
 from railwright.spec.training import Software, TrainingJob
-from railwright.training.asif import SLIPS
 from railwright.training.cached import reserved
 from railwright.training.eras import era_of, eras
 from railwright.training.result import StepResult
 from railwright.training.sizes import job_gpus
 from railwright.training.step import simulate
 from railwright.training.whatif import QUESTIONS, what_ifs
+from railwright.training.whatif_slips import SLIPS
 from railwright.units import number
 
 WARM_UP = 0.1
@@ -170,19 +170,19 @@ def compare_steps(log: StepLog, job: TrainingJob, arch: Transformer, machine: Ma
     held = reserved(job, arch, fabric, predicted.memory)
     measured = median(settled)
     compared = ComparedSteps(
-        log,
-        job.name,
-        min(step.number for step in kept),
-        max(step.number for step in kept),
-        len(kept),
-        len(steps) == 1,
-        measured,
-        predicted,
-        _spread([step.number for step in kept], settled),
-        None if log.reserved is None or held is None else (log.reserved, float(held.reserved)),
-        logged_flops(log, kept, settled, job, arch, gpus),
-        (),
-        tuple(notes),
+        log=log,
+        job=job.name,
+        first=min(step.number for step in kept),
+        last=max(step.number for step in kept),
+        count=len(kept),
+        warm_up=len(steps) == 1,
+        measured=measured,
+        predicted=predicted,
+        spread=_spread([step.number for step in kept], settled),
+        held=None if log.reserved is None or held is None else (log.reserved, float(held.reserved)),
+        flops=logged_flops(log, kept, settled, job, arch, gpus),
+        explanations=(),
+        notes=tuple(notes),
     )
     if compared.verdict in ("as expected", NOT_JUDGED):
         return compared

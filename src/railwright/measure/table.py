@@ -152,22 +152,32 @@ class ValidationTable:
         sizes = [abs(e) for e in errors]
         if not errors:
             nan = float("nan")
-            return FamilySummary(name, 0, skipped, nan, nan, nan, nan, nan, None)
+            return FamilySummary(
+                family=name,
+                records=0,
+                skipped=skipped,
+                median_abs=nan,
+                mean_abs=nan,
+                p90_abs=nan,
+                bias=nan,
+                worst=nan,
+                bar=None,
+            )
         worst = max(errors, key=abs)
         effects = [r.reproduced for r in self.rows if r.family == name and r.no_effect is not None]
         unseen = [abs(e) for r in self.rows if r.family == name and (e := r.error_left_out) is not None]
         return FamilySummary(
-            name,
-            len(errors),
-            skipped,
-            median(sizes),
-            mean(sizes),
-            quantile(sizes, 0.9),
-            mean(errors),
-            worst,
-            self.bars.get(name),
-            mean(effects) if effects else 1.0,
-            median(unseen) if unseen else 0.0,
+            family=name,
+            records=len(errors),
+            skipped=skipped,
+            median_abs=median(sizes),
+            mean_abs=mean(sizes),
+            p90_abs=quantile(sizes, 0.9),
+            bias=mean(errors),
+            worst=worst,
+            bar=self.bars.get(name),
+            reproduced=mean(effects) if effects else 1.0,
+            left_out=median(unseen) if unseen else 0.0,
         )
 
     def band(self, family: str, level: float = 0.8) -> tuple[float, float]:

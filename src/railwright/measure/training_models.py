@@ -26,6 +26,23 @@ def architectures() -> Mapping[str, Transformer]:
     return named | {name: load_model(name) for name in BUNDLED}
 
 
+def gpt(name: str, layers: int, hidden: int, heads: int, vocab: int, positions: int) -> Transformer:
+    """GPT-2's architecture in another size: MLPs four times as wide, GELU, learned positions, a tied head."""
+    return Transformer(
+        name=name,
+        layers=layers,
+        hidden=hidden,
+        vocab=vocab,
+        heads=heads,
+        kv_heads=heads,
+        head_dim=hidden // heads,
+        ffn=4 * hidden,
+        gated=False,
+        tied_embeddings=True,
+        position_embeddings=positions,
+    )
+
+
 HYBRIDS = ("nemotronh-56b", "nemotron-3-nano-30b-a3b", "nemotron-3-super-120b-a12b")
 """Models with linear layers: in no fit, whose factors would stand for what their layers lack."""
 

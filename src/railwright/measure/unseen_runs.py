@@ -114,7 +114,16 @@ def run_of(group: str, name: str) -> Run:
     arch, gpus = architecture(fields["model"]), machine["gpus"]
     fields |= {"name": f"{group}-{name}", "gpus": gpus, "tokens": 1e12}
     job = TrainingJob.model_validate_json(json.dumps(fields))
-    return Run(group, str(name), machine_of(**machine), gpus, arch, job, told["unit"], **published)
+    return Run(
+        group=group,
+        name=str(name),
+        machine=machine_of(**machine),
+        gpus=gpus,
+        arch=arch,
+        job=job,
+        unit=told["unit"],
+        **published,
+    )
 
 
 @cache

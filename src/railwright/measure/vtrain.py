@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import cache, lru_cache
 from importlib import resources
 
@@ -21,6 +22,7 @@ from railwright.errors import PlanError
 from railwright.measure.machines import Unsupported, machine_of
 from railwright.measure.table import Row, Skipped
 from railwright.measure.training_habits import HABITS
+from railwright.measure.training_models import gpt
 from railwright.model.architecture import Transformer
 from railwright.spec.training import Layout, Overlap, Software, TrainingJob
 from railwright.training import simulate
@@ -78,21 +80,11 @@ def single_model(record: dict[str, str]) -> Transformer:
     and a multiple of 8, which is why its time falls to a fifth from one to two.
     Source: vTrain, src/model/gpt_modeling.py, ShardedGptLogit.
     """
-    hidden, heads, tp = int(record["hidden"]), int(record["heads"]), int(record["tp"])
-    return Transformer(
-        name=f"gpt-{hidden}-{record['layers']}l",
-        layers=int(record["layers"]),
-        hidden=hidden,
-        vocab=WORDS // tp * tp,
-        vocab_multiple=1,
-        heads=heads,
-        kv_heads=heads,
-        head_dim=hidden // heads,
-        ffn=4 * hidden,
-        gated=False,
-        tied_embeddings=True,
-        position_embeddings=1024,
+    hidden, layers, tp = int(record["hidden"]), int(record["layers"]), int(record["tp"])
+    found = gpt(
+        f"gpt-{hidden}-{layers}l", layers, hidden, int(record["heads"]), WORDS // tp * tp, positions=1024
     )
+    return replace(found, vocab_multiple=1)
 
 
 def single_job(record: dict[str, str]) -> TrainingJob:

@@ -53,30 +53,26 @@ def ettr(f: Figures) -> float:
 
 def longest_recovery(f: Figures, wanted: float) -> float:
     """Longest recovery at which `ettr` reaches a wanted share, all else as it is; below 0: none does. [s]"""
+    # Here, not above: loading it takes longer than what is solved.
+    from scipy.optimize import brentq
+
     most = _pace(replace(f, recovery=0.0))
     if most <= 0 or f.mtti == math.inf:
         return math.copysign(math.inf, most - wanted)
     needed = wanted + f.spoiled / f.mtti
     if f.elastic is not None:
         # A replica is out for what is left of `out` once the others train: both hang on the recovery.
-        short, long = -50 * f.mtti, 50 * f.mtti
-        for _ in range(100):
-            middle = (short + long) / 2
-            fits = _pace(replace(f, recovery=middle)) >= needed
-            short, long = (middle, long) if fits else (short, middle)
-        return short
+        def above(recovery: float) -> float:
+            return _pace(replace(f, recovery=recovery)) - needed
+
+        ends = -50 * f.mtti, 50 * f.mtti
+        return float(brentq(above, *ends)) if above(ends[0]) >= 0 else -math.inf
     # What a rollback to storage leaves depends on the pace, and only the pace on the recovery.
     low, high = needed, max(needed, 1.0)
     if _kept(f, high) < needed:
         return -math.inf
-    if _kept(f, low) >= needed:
-        high = low
-    while high - low > 1e-15 * high:
-        middle = (low + high) / 2
-        if middle in (low, high):
-            break
-        low, high = (low, middle) if _kept(f, middle) >= needed else (middle, high)
-    return f.mtti * math.log(most / high)
+    pace = low if _kept(f, low) >= needed else brentq(lambda pace: _kept(f, pace) - needed, low, high)
+    return f.mtti * math.log(most / pace)
 
 
 def _pace(f: Figures) -> float:

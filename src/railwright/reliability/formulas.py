@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import math
 
+from scipy.special import lambertw
+
 
 def job_mtti(nodes: float, per_1000_node_days: float) -> float:
     """Mean time to interruption of a job on so many nodes. [s]  Series system of independent nodes."""
@@ -75,18 +77,10 @@ def best_interval(mtti: float, block: float, least: float = 0.0) -> float:
     """The interval with the highest `ettr_renewal`, whatever the recovery. [s]
 
     least  shortest interval possible, such as the time a checkpoint takes to become whole
-    The optimum of tau/(e^{(tau+C)/M} - 1): e^{(tau+C)/M} (1 - tau/M) = 1, solved by Newton's method from
-    Daly's estimate; without cost it is `least`.
+    The optimum of tau/(e^{(tau+C)/M} - 1): e^{(tau+C)/M} (1 - tau/M) = 1, which Lambert's W inverts.  Daly's
+    series is closer where C is a millionth of M or less, whose square root such floats lose.
     """
-    if block <= 0:
-        return least
-    y, c = min(daly(mtti, block) / mtti, 0.999), block / mtti
-    if c > 100:  # e^{-c} away from tau = M, the limit, which no float tells apart
-        return max(mtti, least)
-    for _ in range(60):
-        value = math.exp(y + c) * (1 - y) - 1
-        step = value / (-y * math.exp(y + c))
-        y = min(max(y - step, y / 4), (1 + y) / 2)
-        if abs(step) < 1e-14:
-            break
-    return max(y * mtti, least)
+    cost = block / mtti
+    if cost < 1e-6:
+        return max(daly(mtti, block), least)
+    return max(mtti * (1 + float(lambertw(-math.exp(-1 - cost)).real)), least)

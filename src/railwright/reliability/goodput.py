@@ -4,25 +4,25 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from railwright.catalog.parts import Catalog
 from railwright.collectives.machine import Machine
-from railwright.errors import PlanError
 from railwright.model import load_model
 from railwright.reliability import closed, montecarlo
-from railwright.reliability.checkpointing import (
-    PUBLISHED,
-    beyond_memory,
-    checkpoint_size,
-    checkpoint_times,
-    spoiled,
-    written_at,
+from railwright.reliability.basis import (
+    SOFTWARE,
+    Basis,
+    basis_of,
+    mtti_of,
+    refuse_standstill,
+    within,
 )
-from railwright.reliability.constants import DAY, HOUR, YEAR, constant, restart_time
+from railwright.reliability.checkpointing import beyond_memory, spoiled
+from railwright.reliability.constants import HOUR, constant
 from railwright.reliability.fabric_faults import Mending, network_faults, step_time
 from railwright.reliability.formulas import (
     ettr_meta,
@@ -32,29 +32,20 @@ from railwright.reliability.formulas import (
     ratio_up,
 )
 from railwright.reliability.lemons import worst_tenth
-from railwright.reliability.parts import Stock, age_factor, components, stalls, stock
+from railwright.reliability.notes import Kept, notes
 from railwright.reliability.published import contradictions
-from railwright.reliability.replay import Spares, Trace, read_trace, shortage, spares, stepfun
+from railwright.reliability.replay import shortage, spares
 from railwright.reliability.result import (
-    CheckpointTimes,
     Component,
     Definition,
     Forecast,
     Goodput,
-    NetworkFaults,
-    RecoveryTimes,
 )
 from railwright.reliability.tornado import tornado
 from railwright.reliability.words import answer
-from railwright.spec.reliability import Reliability
 from railwright.spec.study import Study
-from railwright.training.sizes import Sizes
-from railwright.units import show_rate, show_time
 
 Tell = Callable[[str], None]
-SOFTWARE = ("software",)
-"""Components after which nobody looks for a server."""
-
 MOST_INTERRUPTIONS = 40_000
 """Interruptions of one Monte Carlo run before it is given up as unfinished."""
 
@@ -80,7 +71,7 @@ def goodput(
     saved, recovery, replicas, trace = basis.saved, basis.recovery, basis.replicas, basis.trace
     arch, mtti = load_model(job.model), basis.figures.mtti
     ideal = job.tokens / (job.global_batch * job.sequence) * step_time(job, arch, machine)
-    _refuse_standstill(job.name, held, _within(basis.figures, ideal), saved)
+    refuse_standstill(job.name, held, within(basis.figures, ideal), saved)
     tell("spares")
     out_rate = sum(p.per_1000_node_days * p.servers for p in parts)
     wanted = tuple(spares(trace, held.nodes, out_rate, share) for share in (0.99, 0.999))
@@ -92,7 +83,7 @@ def goodput(
     mending = Mending(constant("repair_mean").value, recovery.hardware - recovery.detect, kept)
     by_name, spines = {p.name: p for p in parts}, study.cluster.compute.spare_spines
     found = network_faults(job, arch, machine, by_name, spines, mending, tell) if network else None
-    figures = _within(closed_figures(asked, held, parts, saved, recovery, found, replicas), ideal)
+    figures = within(replace(basis.figures, degraded=found.degraded if found else 0.0), ideal)
     tell("Monte Carlo")
     length = ideal / closed.ettr(figures)
 
@@ -104,12 +95,12 @@ def goodput(
     waits = waits_with(kept)
     covered = replace(figures, waiting=float((waits if kept == enough else waits_with(enough)).mean()))
     figures = replace(figures, waiting=float(waits.mean()))
-    forecast = _forecast(asked, held, parts, saved, recovery, figures, kept, ideal, waits)
-    swings = tornado(asked, held, parts, saved, recovery, figures)
+    forecast = _forecast(basis, figures, kept, ideal, waits)
+    swings = tornado(basis, figures)
     result = Goodput(
         job=job.name, gpus=held.gpus, servers=held.servers, nodes=held.nodes, rates=asked.rates, answer=(),
         per_1000_node_days=sum(p.per_1000_node_days for p in parts if p.stops),
-        mtti=mtti, mtti_low=_mtti(parts, "high"), mtti_high=_mtti(parts, "low"), components=parts,
+        mtti=mtti, mtti_low=mtti_of(parts, "high"), mtti_high=mtti_of(parts, "low"), components=parts,
         recovery=replace(recovery, mean=figures.recovery), checkpoint=saved,
         definitions=definitions(held.nodes, figures, parts),
         ettr=closed.ettr(figures), goodput=closed.goodput(figures), losses=closed.losses(figures),
@@ -118,133 +109,9 @@ def goodput(
         target=(asked.target, closed.longest_recovery(figures, asked.target)),
         network=found, tornado=swings, lemons=worst_tenth(held.nodes, out_rate),
         contradictions=contradictions(held.gpus, asked.rates),
-        notes=_notes(asked, study, machine.gpu.name, saved, wanted, (kept, enough), beyond),
+        notes=notes(study, machine.gpu.name, saved, Kept(kept, enough, wanted[0], assumed=not beyond)),
     )  # fmt: skip
     return replace(result, answer=answer(result))
-
-
-@dataclass(frozen=True)
-class Basis:
-    """What goodput starts from, nothing simulated yet.
-
-    held      what the job stands on
-    parts     what breaks of it
-    saved     its checkpoints
-    replicas  data-parallel ones
-    figures   of the closed form, on a sound fabric with servers at hand
-    trace     on which spares are counted
-    """
-
-    asked: Reliability
-    held: Stock
-    parts: tuple[Component, ...]
-    saved: CheckpointTimes
-    recovery: RecoveryTimes
-    replicas: int
-    figures: closed.Figures
-    trace: Trace
-
-
-def basis_of(study: Study, machine: Machine, catalog: Catalog) -> Basis:
-    """What goodput starts from; everything that it may refuse is refused here.
-
-    Raises PlanError where the study has no job, no way to write a checkpoint (`written_at`), or no time to
-    train; RailwrightError for unknown names in the reliability section.
-    """
-    if not study.jobs:
-        raise PlanError(
-            "the study has no training job of a transformer, whose goodput this is; give it one under jobs:"
-        )
-    asked, job = study.reliability or Reliability(), study.jobs[0]
-    fabric = machine.network.fabric
-    held = stock(fabric, job, asked.servers_per_feed)
-    parts = components(held, asked)
-    bandwidth = written_at(asked.checkpoint, study.cluster, catalog, held)
-    size = asked.checkpoint.size or checkpoint_size(job, load_model(job.model))
-    saved = checkpoint_times(asked.checkpoint, size, bandwidth, machine, held.gpus, _mtti(parts, "rate"))
-    recovery = recovery_times(asked, saved, parts, held.gpus)
-    replicas = Sizes.of(job, fabric).replicas
-    figures = closed_figures(asked, held, parts, saved, recovery, None, replicas)
-    # How long the run is takes a step to say, so an interval beyond its end is not held against it here.
-    _refuse_standstill(job.name, held, _within(figures, figures.mtti), saved)
-    trace = stepfun() if asked.trace is None else read_trace(asked.trace)
-    return Basis(asked, held, parts, saved, recovery, replicas, figures, trace)
-
-
-def _within(figures: closed.Figures, run: float) -> closed.Figures:
-    """The same for a run that ends before its next checkpoint: it loses no more than itself."""
-    interval = min(figures.interval, run)
-    return replace(figures, interval=interval, stored=max(min(figures.stored, run), interval))
-
-
-def _refuse_standstill(job: str, held: Stock, figures: closed.Figures, saved: CheckpointTimes) -> None:
-    """Raise PlanError for a job that loses its work faster than it gets on."""
-    if closed.ettr(figures) > 0:
-        return
-    deep = saved.storage_every > 1
-    also = f" ({show_time(figures.stored)} to storage)" if deep else ""
-    raise PlanError(
-        f"{job} on {held.gpus:,} GPUs is interrupted every {show_time(figures.mtti)}, recovers in "
-        f"{show_time(figures.recovery)} and saves its work every {show_time(saved.interval)}{also}: it never "
-        "gets on; give it fewer interruptions, or a shorter "
-        f"reliability.checkpoint.{'storage_interval' if deep else 'interval'}",
-        "reliability",
-    )
-
-
-def recovery_times(
-    asked: Reliability, saved: CheckpointTimes, parts: Sequence[Component], gpus: int
-) -> RecoveryTimes:
-    """The stages of a recovery, the study's or the published ones; a software failure skips two of them."""
-    said = asked.recovery
-
-    def stage(name: str, value: float | None) -> float:
-        return constant(name).value if value is None else value
-
-    times = RecoveryTimes(
-        detect=stage("detect", said.detect),
-        diagnose=stage("diagnose", said.diagnose),
-        reschedule=stage("reschedule", said.reschedule),
-        restart=restart_time(gpus) if said.restart is None else said.restart,
-        load=saved.load,
-        warmup=stage("warmup", said.warmup),
-        mean=0.0,
-    )
-    mean = sum(p.share * (times.software if p.name in SOFTWARE else times.hardware) for p in parts)
-    return replace(times, mean=mean)
-
-
-def closed_figures(
-    asked: Reliability,
-    held: Stock,
-    parts: Sequence[Component],
-    saved: CheckpointTimes,
-    recovery: RecoveryTimes,
-    network: NetworkFaults | None,
-    replicas: int,
-) -> closed.Figures:
-    """What the closed form needs, from the parts."""
-    mtti = _mtti(parts, "rate")
-    figures = closed.Figures(
-        mtti=mtti, recovery=recovery.mean, block=saved.block, lag=saved.lag, interval=saved.interval,
-        spoiled=sum(p.share * spoiled(p, saved) for p in parts),
-        severe=sum(p.share for p in parts if beyond_memory(p, saved)),
-        stored=saved.storage_every * saved.interval, stored_lag=saved.storage_load,
-        reload=max(saved.storage_load - saved.load, 0.0),
-        degraded=network.degraded if network else 0.0,
-        stalled=stalls(asked.flaps, held.units["link"]) if asked.flaps else 0.0,
-    )  # fmt: skip
-    if not asked.elastic:
-        return figures
-    if replicas < 2:
-        raise PlanError(
-            "reliability.elastic: the job has one data-parallel replica, so none is left when it is lost; "
-            "give it more GPUs, or set elastic to false"
-        )
-    # Survivors notice and rebuild their communicators; the replica is back after a whole recovery.
-    return replace(
-        figures, elastic=1 / replicas, out=recovery.hardware, recovery=recovery.detect + recovery.restart
-    )
 
 
 def definitions(nodes: float, figures: closed.Figures, parts: Sequence[Component]) -> tuple[Definition, ...]:
@@ -265,16 +132,16 @@ def definitions(nodes: float, figures: closed.Figures, parts: Sequence[Component
     return tuple(Definition(*row) for row in rows)
 
 
-def _mtti(parts: Sequence[Component], which: str) -> float:
-    per_year = sum(getattr(p, which) * p.units for p in parts if p.stops)
-    return YEAR / per_year if per_year else math.inf
-
-
 def _forecast(
-    asked: Reliability, held: Stock, parts: Sequence[Component], saved: CheckpointTimes,
-    recovery: RecoveryTimes, figures: closed.Figures, kept: int, ideal: float,
-    waits: NDArray[np.float64],
-) -> Forecast:  # fmt: skip
+    basis: Basis, figures: closed.Figures, kept: int, ideal: float, waits: NDArray[np.float64]
+) -> Forecast:
+    """Wall time and ratios of the run, sample by sample.
+
+    kept   spare servers
+    ideal  time of the run without failures [s]
+    waits  (S,) share of the time that servers are missing, of every sample
+    """
+    asked, held, parts, saved, recovery = basis.asked, basis.held, basis.parts, basis.saved, basis.recovery
     elastic = figures.elastic is not None
     faults = tuple(
         montecarlo.Fault(
@@ -317,64 +184,3 @@ def _forecast(
         interruptions=float(runs.interruptions.mean()),
         waiting=float(waits.mean()),
     )  # fmt: skip
-
-
-def _notes(
-    asked: Reliability, study: Study, gpu: str, saved: CheckpointTimes, wanted: Sequence[Spares],
-    spare: tuple[int, int], beyond: int,
-) -> tuple[str, ...]:  # fmt: skip
-    notes = []
-    if study.reliability is None:
-        notes.append("The study has no reliability section: every figure is a published default.")
-    if asked.rates == "pooled" and asked.interruptions is None:
-        notes.append(
-            "Rates are pooled over published fleets; each of Meta's two predicted from the others is "
-            "off by a third (docs/reliability/goodput.md). Your own count is better: "
-            "reliability.interruptions."
-        )
-    if not gpu.startswith(("h100", "h800", "h200")):
-        notes.append(
-            f"No public fleet of {gpu} gives its failures by cause: the rates are those of H100 and kin."
-        )
-    if asked.age is not None:
-        notes.append(
-            f"At {asked.age / DAY:.0f} days in service rates are {age_factor(asked.age):.2f} times those of "
-            "the published fleets; published growth disagrees (exponent 0.55 to 1.14)."
-        )
-    if (
-        study.cluster.storage is not None
-        and not study.cluster.storage.hosts
-        and asked.checkpoint.bandwidth is None
-    ):
-        notes.append("The storage network has no hosts: storage itself is taken to keep up with all servers.")
-    if saved.limit == PUBLISHED:
-        known = constant("written_bandwidth")
-        notes.append(
-            f"The study has no storage network: checkpoints are written at {show_rate(known.value)}, of the "
-            f"{show_rate(known.low)} to {show_rate(known.high)} of published jobs. Your own is better: "
-            "cluster.storage with its hosts, or reliability.checkpoint.bandwidth."
-        )
-    if saved.lag and asked.checkpoint.interval is None and saved.interval <= saved.lag * (1 + 1e-9):
-        notes.append(
-            "Checkpoints follow each other without a pause: storage, not the cost, sets the interval."
-        )
-    if asked.flaps is None:
-        notes.append(
-            "Link flaps count only where they ended a job; give reliability.flaps for the stalls too."
-        )
-    if saved.bandwidth > constant("written_bandwidth").high and asked.checkpoint.bandwidth is None:
-        notes.append(
-            "Checkpoints are written as fast as the storage network carries; published jobs write at 50 to "
-            "200 GB/s."
-        )
-    low, _ = wanted
-    kept, enough = spare
-    if kept < enough:
-        notes.append(f"Spare servers: {kept}, fewer than the {enough} that 99 % of the time ask for.")
-    elif asked.spares is None and not beyond:
-        notes.append(f"Spare servers: {kept}, assumed beside the study's cluster, which has none to spare.")
-    notes.append(
-        f"Spare nodes: independent failures would ask for {low.independent} at 99 %, the replayed trace for "
-        f"{low.replayed}, and a cluster that fails together like the trace's own for {low.scaled}."
-    )
-    return tuple(notes)

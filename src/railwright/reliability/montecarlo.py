@@ -105,7 +105,6 @@ def simulate(
     recovery = np.array([f.recovery for f in p.faults])
     spoiled = np.array([f.spoiled for f in p.faults])
     survives = np.array([f.survives for f in p.faults])
-    scale = p.mtti / math.gamma(1 + 1 / p.shape)
     now, saved, stored = (np.zeros(samples) for _ in range(3))
     finished = np.full(samples, math.nan)
     count = np.zeros(samples, np.int64)
@@ -115,16 +114,8 @@ def simulate(
     outs = np.zeros((samples, slots)) if p.elastic is not None else None
     active = np.ones(samples, bool)
     two_levels = bool((survives < 1).any())
-    whole = p.storage_every * p.interval
-    late = p.stored_lag * p.interval / (p.interval + p.block)  # in work
     while active.any():
-        gaps = scale * rng.weibull(p.shape, (BLOCK, samples)) if p.shape != 1 else None
-        if gaps is None:
-            gaps = p.mtti * rng.standard_exponential((BLOCK, samples))
-        kinds = np.searchsorted(weights, rng.random((BLOCK, samples)), side="right")
-        kinds = np.minimum(kinds, len(p.faults) - 1)
-        varied = _varied(p, rng, samples)
-        luck = rng.random((BLOCK, samples))
+        gaps, kinds, varied, luck = _drawn(p, weights, rng, samples)
         for i in range(BLOCK):
             gap, kind = gaps[i], kinds[i]
             up = np.maximum(gap - before, 0.0)
@@ -141,11 +132,9 @@ def simulate(
             lost = active & (luck[i] >= survives[kind])
             # Spoiled work is gone from what was saved; a checkpoint from before it is taken.
             back = saved - spoiled[kind]
+            there = stored
             if two_levels:
-                # Storage has what was begun its lag ago, and spoiled work asks for one before it.
-                gone = np.where(lost, spoiled[kind], 0.0)
-                there = stored + np.floor((reached - late - gone - stored) / whole + 1e-9) * whole
-                there = np.where(gone > 0, there, np.maximum(there, stored))
+                there = _in_storage(p, stored, reached, np.where(lost, spoiled[kind], 0.0))
                 back = np.where(lost, np.minimum(there, saved), back)
             saved = np.where(active, np.maximum(back, 0.0), saved)
             if two_levels:
@@ -158,6 +147,37 @@ def simulate(
             if not active.any():
                 break
     return Runs(now, saved, finished, count)
+
+
+def _drawn(
+    p: Process, weights: Floats, rng: np.random.Generator, samples: int
+) -> tuple[Floats, NDArray[np.int64], Floats, Floats]:
+    """(B, S) times between interruptions [s], which fault each is, the factor of its recovery, and the luck
+    that copies in memory need to outlive it.
+
+    weights  of the faults, cumulative
+    """
+    shape = (BLOCK, samples)
+    if p.shape == 1:
+        gaps = p.mtti * rng.standard_exponential(shape)
+    else:
+        gaps = p.mtti / math.gamma(1 + 1 / p.shape) * rng.weibull(p.shape, shape)
+    kinds = np.searchsorted(weights, rng.random(shape), side="right")
+    varied = _varied(p, rng, samples)
+    return gaps, np.minimum(kinds, len(p.faults) - 1), varied, rng.random(shape)
+
+
+def _in_storage(p: Process, stored: Floats, reached: Floats, gone: Floats) -> Floats:
+    """(S,) work that storage holds: what was begun its lag ago; spoiled work asks for a checkpoint before it.
+
+    stored   held last
+    reached  work done, saved or not
+    gone     of it, what is spoiled
+    """
+    whole = p.storage_every * p.interval
+    late = p.stored_lag * p.interval / (p.interval + p.block)  # in work
+    there = stored + np.floor((reached - late - gone - stored) / whole + 1e-9) * whole
+    return np.where(gone > 0, there, np.maximum(there, stored))
 
 
 def _trained(

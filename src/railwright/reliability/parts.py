@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.special import ndtr, ndtri
@@ -91,26 +91,7 @@ def components(
     Raises RailwrightError for an unknown fleet, or a factor of an unknown component.
     """
     known = rates or part_rates(asked.rates)
-    names = [part.name for part in known]
-    for name in asked.factors:
-        if name not in names:
-            raise RailwrightError(
-                f"reliability.factors: there is no component '{name}'; known are {', '.join(names)}"
-                f"{nearest(name, names)}"
-            )
-    scale = asked.correlated * age_factor(asked.age)
-    if asked.interruptions is not None:
-        if scale != 1:
-            raise RailwrightError(
-                "reliability.interruptions: it is your own count, with age and correlation in it; leave "
-                "reliability.age and reliability.correlated out"
-            )
-        plain = sum(
-            part.rate * asked.factors.get(part.name, 1.0) * stock.units[part.unit]
-            for part in known
-            if stops(part, stock)
-        )
-        scale *= asked.interruptions / per_1000_node_days(plain, stock.nodes) if plain else 0.0
+    scale = _scale(stock, asked, known)
     found = [
         _component(
             part.name, part.what, part.unit, stock, stops(part, stock),
@@ -135,9 +116,33 @@ def components(
             "reliability: every component that stops the job has rate 0, so nothing ever interrupts it; "
             "raise a factor, or leave the section out"
         )
-    return tuple(
-        Component(**{**c.__dict__, "share": c.rate * c.units / total if c.stops else 0.0}) for c in found
+    return tuple(replace(c, share=c.rate * c.units / total) if c.stops else c for c in found)
+
+
+def _scale(stock: Stock, asked: Reliability, known: Sequence[PartRate]) -> float:
+    """What multiplies every rate, beside the study's factors: age and correlation, or what the study's own
+    count of interruptions is over that of the rates. [1]"""
+    names = [part.name for part in known]
+    for name in asked.factors:
+        if name not in names:
+            raise RailwrightError(
+                f"reliability.factors: there is no component '{name}'; known are {', '.join(names)}"
+                f"{nearest(name, names)}"
+            )
+    scale = asked.correlated * age_factor(asked.age)
+    if asked.interruptions is None:
+        return scale
+    if scale != 1:
+        raise RailwrightError(
+            "reliability.interruptions: it is your own count, with age and correlation in it; leave "
+            "reliability.age and reliability.correlated out"
+        )
+    plain = sum(
+        part.rate * asked.factors.get(part.name, 1.0) * stock.units[part.unit]
+        for part in known
+        if stops(part, stock)
     )
+    return asked.interruptions / per_1000_node_days(plain, stock.nodes) if plain else 0.0
 
 
 def stops(part: PartRate, stock: Stock) -> bool:
@@ -190,8 +195,8 @@ def _component(
     per_year = rate * units
     taken = {"leaf": stock.leaf_servers, "feed": servers_per_feed or 0}
     return Component(
-        name, what, unit, units, rate, low, high, stops,
-        per_1000_node_days(per_year, stock.nodes),
-        YEAR / per_year if per_year else math.inf,
-        0.0, taken.get(name, int(name in SERVER_OUT)), source,
+        name=name, what=what, unit=unit, units=units, rate=rate, low=low, high=high, stops=stops,
+        per_1000_node_days=per_1000_node_days(per_year, stock.nodes),
+        mtti=YEAR / per_year if per_year else math.inf,
+        share=0.0, servers=taken.get(name, int(name in SERVER_OUT)), source=source,
     )  # fmt: skip

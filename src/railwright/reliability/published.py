@@ -84,8 +84,7 @@ def _superlinear() -> Contradiction:
     return Contradiction(
         "more failures at 100,000 GPUs than the sum of their parts",
         f"2.3 per 1,000 node-days (32,768 GPUs) would give 100,000 GPUs {linear / 60:.0f} min between "
-        f"failures; {row['mtbf'] / 60:.0f} min were reported: {superlinear():.1f} "
-        "times as many failures.",
+        f"failures; {row['mtbf'] / 60:.0f} min were reported: {superlinear():.1f} times as many failures.",
         "Railwright adds up independent parts. Common causes (switches, software at scale, storage, power) "
         "do not show in smaller fleets; set reliability.correlated: 2.8 to plan with the reported figure.",
     )

@@ -150,7 +150,15 @@ def _part(name: str, row: Mapping[str, Any], book: str, without: str | None) -> 
             rate, source = 0.0, f"{book} counts it under another component"
         low, high = (min(low, rate), max(high, rate)) if rate else (0.0, 0.0)
     return PartRate(
-        name, str(row["what"]), row["unit"], bool(row["stops"]), rate, low, high, evidence, source
+        name=name,
+        what=str(row["what"]),
+        unit=row["unit"],
+        stops=bool(row["stops"]),
+        rate=rate,
+        low=low,
+        high=high,
+        evidence=evidence,
+        source=source,
     )
 
 

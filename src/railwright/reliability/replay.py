@@ -282,5 +282,12 @@ def _parsed(text: str, file: str, name: str, nodes: int, days: float, source: st
         numbers.append(node)
         kinds.append(row[4].strip() if len(row) > 4 else "")
     return Trace(
-        name, source, nodes, days, np.array(starts), np.array(ends), np.array(numbers, np.int64), tuple(kinds)
+        name=name,
+        source=source,
+        nodes=nodes,
+        days=days,
+        start=np.array(starts),
+        end=np.array(ends),
+        node=np.array(numbers, np.int64),
+        kind=tuple(kinds),
     )

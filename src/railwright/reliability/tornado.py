@@ -3,29 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 
+from railwright.reliability.basis import Basis
 from railwright.reliability.checkpointing import PUBLISHED, spoiled
 from railwright.reliability.closed import Figures, goodput
 from railwright.reliability.constants import YEAR, constant
 from railwright.reliability.formulas import best_interval
-from railwright.reliability.parts import Stock
 from railwright.reliability.published import superlinear
-from railwright.reliability.result import CheckpointTimes, Component, RecoveryTimes, Swing
-from railwright.spec.reliability import Reliability
+from railwright.reliability.result import CheckpointTimes, Component, Swing
 from railwright.units import show_rate, show_time
 
 
-def tornado(
-    asked: Reliability,
-    held: Stock,
-    parts: Sequence[Component],
-    saved: CheckpointTimes,
-    recovery: RecoveryTimes,
-    figures: Figures,
-) -> tuple[Swing, ...]:
+def tornado(basis: Basis, figures: Figures) -> tuple[Swing, ...]:
     """The widest swing first.  What the study states itself is no assumption and is left out."""
+    asked, parts, saved = basis.asked, basis.parts, basis.saved
 
     def at(**changes: float) -> float:
         changed = replace(figures, **changes)

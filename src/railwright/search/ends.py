@@ -58,7 +58,19 @@ def silent_ends(zero: int, overlapped: bool, chunks: int, optimizer: float) -> E
     """The same for any stage as if its communication took no time, its optimizer `optimizer` seconds."""
     none = (0.0,) * chunks
     lane = 1e-30 if zero >= 2 else 0.0
-    return Ends(0.0, 0.0, 0.0, 0.0, optimizer, none, none, lane, 0.0, overlapped or zero >= 2, zero == 3)
+    return Ends(
+        reduce=0.0,
+        last=0.0,
+        gather=0.0,
+        first=0.0,
+        optimizer=optimizer,
+        forward=none,
+        backward=none,
+        lane=lane,
+        waited=0.0,
+        beside=overlapped or zero >= 2,
+        sharded=zero == 3,
+    )
 
 
 def _bucketed(job: TrainingJob, shape: StageShape, prices: Prices, optimizer: Optimizer) -> Ends:

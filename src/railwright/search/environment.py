@@ -11,8 +11,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from railwright.model.architecture import Transformer
-from railwright.search.export_megatron_words import graphed
 from railwright.spec.training import TrainingJob
+from railwright.training.graphs import graphed
 from railwright.training.unhidden import exposed_turns
 
 

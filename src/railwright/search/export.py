@@ -15,7 +15,8 @@ from railwright.fabric.graph import server_name
 from railwright.model.architecture import Transformer
 from railwright.search.dispatcher import Hosts
 from railwright.search.environment import environment
-from railwright.search.export_megatron import megatron, nemo
+from railwright.search.export_megatron import megatron
+from railwright.search.export_nemo import nemo
 from railwright.search.export_torchtitan import torchtitan
 from railwright.search.frameworks import FRAMEWORKS
 from railwright.search.result import Candidate

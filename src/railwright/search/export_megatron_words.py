@@ -1,6 +1,6 @@
 """What Megatron-LM, NeMo and Megatron-Bridge have no setting for of a layout, or refuse, as comments.
 
-Sources: those of `export_megatron`, at the same commits.
+Sources: those of `export_megatron` and `export_nemo`, at the same commits.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from railwright.model.architecture import Transformer
-from railwright.model.pattern import PARTS, has_attention, has_dense, is_hybrid, layer_kinds, takes_keys
+from railwright.model.pattern import PARTS, layer_kinds, takes_keys
 from railwright.search.dispatcher import (
     Hosts,
     backend,
@@ -22,6 +22,7 @@ from railwright.search.export_shape import has_biases
 from railwright.search.placed import placed_by
 from railwright.spec.training import TrainingJob
 from railwright.training.adam import scales_at_once
+from railwright.training.graphs import graphed, ungraphed
 from railwright.training.lockstep import amax_over
 from railwright.training.schedule import schedule_name
 from railwright.training.shared import hides_behind_shared
@@ -108,7 +109,28 @@ def _exchanged(job: TrainingJob, arch: Transformer, hosts: Hosts) -> list[str]:
 
 def _unset(job: TrainingJob, arch: Transformer) -> list[str]:
     """What there is no switch for."""
-    layout, overlap, found = job.layout, job.overlap, said_of_hybrids(job, arch)
+    layout = job.layout
+    found = [
+        *said_of_hybrids(job, arch),
+        *_of_the_model(arch),
+        *_computed_again(job, arch),
+        *_of_experts(job, arch),
+        *_of_shards(job),
+        *_predicting_on(arch),
+    ]
+    if layout.context > 1 and layout.context_kind == "ring" and not job.overlap.cp:
+        found.append("a ring of keys and values that is not hidden: Transformer Engine hides it")
+    if job.gradient_dtype not in (None, "fp32") and (job.gradient_dtype == "fp16") != (job.dtype == "fp16"):
+        found.append(f"gradients in {job.gradient_dtype} beside {job.dtype}: Megatron has no setting for it")
+    for part in job.cuda_graphs:
+        if part not in graphed(job, arch):
+            found.append(f"CUDA graphs of {part}: refused, {ungraphed(job, arch) or 'the model has none'}")
+    return found
+
+
+def _of_the_model(arch: Transformer) -> list[str]:
+    """Attention and norms that Megatron's layers do not have so."""
+    found = []
     if arch.index_topk:
         if any(map(takes_keys, layer_kinds(arch))):
             found.append(
@@ -128,37 +150,52 @@ def _unset(job: TrainingJob, arch: Transformer) -> list[str]:
         found.append("norms that only layers with experts have: not in Megatron's layers")
     if arch.attention_gate_bias:
         found.append("biases of the gates on attention's outputs: Megatron's gates have none")
-    if absent := [name for name in _modules(job) if name not in MODULES]:
-        found.append(f"recomputation of {' and '.join(absent)}: Megatron has other modules")
-    for name, beside in refused_again(job, arch).items():
-        found.append(f"recomputation of {name}: Megatron refuses it {beside}")
+    return found
+
+
+def _computed_again(job: TrainingJob, arch: Transformer) -> list[str]:
+    """Selective recomputation of what Megatron has no module for, or not beside the rest."""
+    absent = [name for name in _modules(job) if name not in MODULES]
+    found = [f"recomputation of {' and '.join(absent)}: Megatron has other modules"] if absent else []
+    refused = refused_again(job, arch).items()
+    return found + [f"recomputation of {name}: Megatron refuses it {beside}" for name, beside in refused]
+
+
+def _of_experts(job: TrainingJob, arch: Transformer) -> list[str]:
+    """Experts under tensor parallelism."""
+    layout, found = job.layout, []
     if arch.is_moe and layout.tensor > 1 and not layout.sequence_parallel:
         found.append("experts under tensor parallelism: Megatron trains them with --sequence-parallel only")
     if arch.is_moe and layout.expert_cut > 1 and has_biases(arch):
         found.append(
             "biases in experts that are cut: Megatron has them with --expert-tensor-parallel-size 1 only"
         )
+    return found
+
+
+def _of_shards(job: TrainingJob) -> list[str]:
+    """When Megatron-FSDP reduces and gathers, and which master weights are kept."""
+    layout, found = job.layout, []
     if layout.zero >= 2 and not layout.reduce_each:
         found.append("gradients reduced once per step (reduce_each: false): Megatron-FSDP does so every time")
-    if layout.zero == 3 and overlap.prefetch != 1:
-        found.append(f"parameters gathered {overlap.prefetch} layers ahead: Megatron-FSDP counts in elements")
+    if layout.zero == 3 and job.overlap.prefetch != 1:
+        ahead = job.overlap.prefetch
+        found.append(f"parameters gathered {ahead} layers ahead: Megatron-FSDP counts in elements")
     if kept := whole_masters(job):
         found.append(f"master weights as remainders: Megatron keeps them whole in fp32 {kept}")
-    kinds = layer_kinds(arch)
-    if arch.mtp_layers and not arch.pattern and kinds[-1] != kinds[arch.layers - 1]:
-        own, last = (WORDS[PARTS[kinds[i]].mlp] for i in (-1, arch.layers - 1))
-        found.append(
-            f"multi-token prediction by {own}: --mtp-num-layers {arch.mtp_layers} builds it like the model's "
-            f"last layer, by {last}; pretrain_hybrid.py takes others behind the / of --hybrid-layer-pattern"
-        )
-    if layout.context > 1 and layout.context_kind == "ring" and not overlap.cp:
-        found.append("a ring of keys and values that is not hidden: Transformer Engine hides it")
-    if job.gradient_dtype not in (None, "fp32") and (job.gradient_dtype == "fp16") != (job.dtype == "fp16"):
-        found.append(f"gradients in {job.gradient_dtype} beside {job.dtype}: Megatron has no setting for it")
-    for part in job.cuda_graphs:
-        if part not in graphed(job, arch):
-            found.append(f"CUDA graphs of {part}: refused, {ungraphed(job, arch) or 'the model has none'}")
     return found
+
+
+def _predicting_on(arch: Transformer) -> list[str]:
+    """Multi-token prediction by another kind of layer than Megatron builds."""
+    kinds = layer_kinds(arch)
+    if not arch.mtp_layers or arch.pattern or kinds[-1] == kinds[arch.layers - 1]:
+        return []
+    own, last = (WORDS[PARTS[kinds[i]].mlp] for i in (-1, arch.layers - 1))
+    return [
+        f"multi-token prediction by {own}: --mtp-num-layers {arch.mtp_layers} builds it like the model's "
+        f"last layer, by {last}; pretrain_hybrid.py takes others behind the / of --hybrid-layer-pattern"
+    ]
 
 
 def repeated(job: TrainingJob, arch: Transformer) -> list[str]:
@@ -212,42 +249,3 @@ def keeps_remainders(job: TrainingJob) -> bool:
     Engine's FusedAdam keeps those (store_param_remainders), where it is the one to keep them."""
     elsewhere = job.layout.zero >= 2 or "optimizer" in job.layout.offload
     return job.dtype != "fp16" and not scales_at_once(job) and not elsewhere
-
-
-def graphed(job: TrainingJob, arch: Transformer) -> tuple[str, ...]:
-    """What Megatron launches as CUDA graphs of what the job asks for."""
-    if "step" in job.cuda_graphs or ungraphed(job, arch):
-        return tuple(part for part in job.cuda_graphs if part == "step")
-    there = {
-        "attention": has_attention(arch),
-        "mixer": arch.linear is not None,
-        # Megatron looks for dense layers in moe_layer_freq, which patterns of blocks do not set
-        "mlp": has_dense(arch) and not (is_hybrid(arch) and arch.is_moe),
-        "router": arch.is_moe,
-    }
-    return tuple(part for part in job.cuda_graphs if there[part])
-
-
-def ungraphed(job: TrainingJob, arch: Transformer) -> str:
-    """Why Megatron refuses CUDA graphs of parts of a layer; '' where it takes them, or none are asked for.
-
-    Source: TransformerConfig.__post_init__; mcore_fsdp_adapter.py (hidden all-to-alls beside zero 2 and 3);
-    arguments.py, validate_args (biases beside delay_wgrad_compute).
-    """
-    layout, parts = job.layout, job.cuda_graphs
-    if not parts or "step" in parts:
-        return ""
-    selective = layout.recompute == "selective"
-    turns = arch.is_moe and job.overlap.ep and layout.expert > 1
-    if layout.recompute == "full":
-        return "beside recomputation of whole layers"
-    if selective and "moe" in layout.recompute_modules and "router" in parts:
-        return "beside recomputation of experts"
-    if "activations" in layout.offload:
-        return "beside offloaded activations"
-    if turns and (layout.zero >= 2 or "mlp" in parts):
-        return "beside hidden expert all-to-alls"
-    late = turns and job.overlap.dp and not exposed_turns(job, arch)
-    if late and "attention" in parts and (arch.attention_bias or has_biases(arch)):
-        return "beside hidden expert all-to-alls, of attention with biases"
-    return ""

@@ -99,7 +99,7 @@ def _layers(arch: Transformer) -> list[str]:
 def has_biases(arch: Transformer) -> bool:
     """Whether Megatron's linear layers all have biases: it has a switch for those of queries, keys and values
     alone, and one for all (--disable-bias-linear)."""
-    return _biases(arch) not in (set(), {"qkv"})
+    return arch.output_bias or arch.mlp_bias
 
 
 def _biases(arch: Transformer) -> set[str]:

@@ -152,8 +152,22 @@ def _stages(sizes: tuple[int, ...]) -> dict[str, Any]:
 
 def _unsaid(job: TrainingJob, arch: Transformer, hosts: Hosts) -> list[str]:
     """What torchtitan has no setting for, as comments."""
-    layout, name = job.layout, schedule_name(job.layout)
-    found = []
+    found = [
+        *_of_groups(job),
+        *_of_the_model(arch),
+        *_of_overlap(job, arch),
+        *placed_by(job),
+        *_of_memory(job),
+        *_of_formats(job),
+        *_exchanged(job, arch, hosts),
+        *_unset(job, arch),
+    ]
+    return [f"# {sentence}" for sentence in found]
+
+
+def _of_groups(job: TrainingJob) -> list[str]:
+    """Samples, shards, sequences and stages that torchtitan does not cut so."""
+    layout, name, found = job.layout, schedule_name(job.layout), []
     if job.sample_length is not None:
         found.append(f"samples of {job.sample_length} tokens: torchtitan needs attention that masks borders")
     if layout.zero in (1, 2):
@@ -170,6 +184,12 @@ def _unsaid(job: TrainingJob, arch: Transformer, hosts: Hosts) -> list[str]:
         found.append("torchtitan has no context parallelism over heads (Ulysses); its default is used")
     if layout.pipeline > 1 and name not in SCHEDULES and layout.virtual_pipeline == 1:
         found.append(f"torchtitan has no schedule {name}; its zero-bubble one has two stages per rank")
+    return found
+
+
+def _of_the_model(arch: Transformer) -> list[str]:
+    """Parts of a model that torchtitan's own models have not."""
+    found = []
     if arch.index_topk:
         found.append(
             "attention to chosen keys: torchtitan's transformers backend, without tensor parallelism"
@@ -180,6 +200,12 @@ def _unsaid(job: TrainingJob, arch: Transformer, hosts: Hosts) -> list[str]:
         )
     if arch.mtp_layers:
         found.append(f"{arch.mtp_layers} multi-token-prediction layers are predicted: torchtitan has none")
+    return found
+
+
+def _of_overlap(job: TrainingJob, arch: Transformer) -> list[str]:
+    """Communication that torchtitan always hides, or never."""
+    layout, found = job.layout, []
     if layout.tensor > 1 and not layout.sequence_parallel:
         found.append("torchtitan splits norms and residuals too wherever it has tensor parallelism")
     if not job.overlap.dp:
@@ -188,7 +214,12 @@ def _unsaid(job: TrainingJob, arch: Transformer, hosts: Hosts) -> list[str]:
         found.append("hidden expert all-to-all: torchtitan has no setting for it")
     if hides_behind_shared(job, arch):
         found.append("expert all-to-all behind shared experts: torchtitan has no setting for it")
-    found += placed_by(job)
+    return found
+
+
+def _of_memory(job: TrainingJob) -> list[str]:
+    """What is computed again or lies on the host otherwise in torchtitan."""
+    layout, found = job.layout, []
     if layout.recompute == "selective" and layout.recompute_modules != ("ops",):
         parts = ", ".join(layout.recompute_modules)
         found.append(f"recomputation of {parts}: torchtitan chooses by operators ('op') instead")
@@ -204,6 +235,12 @@ def _unsaid(job: TrainingJob, arch: Transformer, hosts: Hosts) -> list[str]:
     if "activations" in layout.offload:
         kept = f" (of {layout.offload_layers} layers)" if layout.offload_layers else ""
         found.append(f"offloaded activations{kept}: torchtitan has no setting for them")
+    return found
+
+
+def _of_formats(job: TrainingJob) -> list[str]:
+    """Number formats that torchtitan does not send or multiply in."""
+    found = []
     if job.dispatch_dtype == "fp8":
         found.append("tokens dispatched in 8 bits: torchtitan sends them in 16")
     if job.dtype in ("fp16", "nvfp4", "fp8_block"):
@@ -212,7 +249,7 @@ def _unsaid(job: TrainingJob, arch: Transformer, hosts: Hosts) -> list[str]:
         found.append(f"{' and '.join(job.dtype_also)} in {job.dtype}: torchtitan multiplies them in 16 bits")
     if job.activation_input_dtype == "fp8":
         found.append("SwiGLU's input kept in fp8: torchtitan keeps it in 16 bits")
-    return [f"# {sentence}" for sentence in [*found, *_exchanged(job, arch, hosts), *_unset(job, arch)]]
+    return found
 
 
 def _exchanged(job: TrainingJob, arch: Transformer, hosts: Hosts) -> list[str]:

@@ -21,10 +21,10 @@ from railwright.search.laws import Floats
 from railwright.search.pricing import SHAPING, STAGING, folding
 from railwright.search.space import SHARDING, Block, apply, sizes
 from railwright.spec.training import TrainingJob
-from railwright.training.again import layers_again
-from railwright.training.kept import layers_away, stage_activations
+from railwright.training.activations import layers_away, stage_activations
 from railwright.training.memory import SYSTEM, peak_memory
 from railwright.training.one_copy import weighs_one_byte
+from railwright.training.recompute import layers_again
 from railwright.training.route import Chunk
 from railwright.training.sizes import Sizes
 from railwright.training.stages import StageShape

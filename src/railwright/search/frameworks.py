@@ -1,8 +1,8 @@
 """What training frameworks run of a layout: schedules, overlaps and combinations that they do not have.
 
 Only what changes a step's time or memory, or is refused, counts; names, placements and notes are the exports'
-matter (`export_megatron`, `export_torchtitan`, with the versions that were read).  The rules are in
-`lacks_megatron` and `lacks_torchtitan`.
+matter (`export_megatron`, `export_nemo`, `export_torchtitan`, with the versions that were read).  The rules
+are in `lacks_megatron` and `lacks_torchtitan`.
 """
 
 from __future__ import annotations
@@ -153,8 +153,8 @@ def runs_none(framework: Framework, space: Sequence[Block], job: TrainingJob, ar
     count = sum(block.size for block in space)
     none = "does not run the only layout" if count == 1 else f"runs none of the {count:,} layouts"
     return (
-        f"{job.name}: {framework.title} {none} of the space; it lacks "
-        f"{most}. Give the job and the space what the framework has, or search without one."
+        f"{job.name}: {framework.title} {none} of the space; it lacks {most}. Give the job and the space "
+        "what the framework has, or search without one."
     )
 
 

@@ -55,7 +55,6 @@ def _groups(best: Candidate, space: Space, fabric: Fabric) -> tuple[str, ...]:
     if not whole_servers(best.setting, data, domain_of(job, fabric)):
         return ()
     return (
-        f"Gradients and parameters expose {show_time(shown)} of {show_time(best.time)}; with shard: "
-        f"[null, {SERVERS}] in its space the search tries groups of whole servers with copies of their own "
-        "too.",
+        f"Gradients and parameters expose {show_time(shown)} of {show_time(best.time)}; with shard: [null, "
+        f"{SERVERS}] in its space the search tries groups of whole servers with copies of their own too.",
     )

@@ -12,13 +12,13 @@ from railwright.search.export_megatron_words import (
     keeps_remainders,
     narrow,
     refused_again,
-    ungraphed,
     whole_masters,
 )
 from railwright.search.export_shape import has_biases
 from railwright.search.lacks import dispatched, has_sinks, schedule_words, shown_ring
 from railwright.search.space import apply
 from railwright.spec.training import TrainingJob
+from railwright.training.graphs import ungraphed
 from railwright.training.hosted import unoffered
 from railwright.training.schedule import SHARED
 from railwright.training.unhidden import exposed_products, exposed_turns
@@ -27,8 +27,8 @@ from railwright.training.unhidden import exposed_products, exposed_turns
 def megatron_lacks(setting: Mapping[str, Any], job: TrainingJob, arch: Transformer) -> list[str]:
     """Sources: Megatron-LM, TransformerConfig.__post_init__ (cpu_offloading, recompute_modules), core/
     transformer/moe/moe_layer.py (forward), training/arguments.py (overlap_p2p_comm), core/optimizer/
-    __init__.py (precision-aware optimizer), `training.unhidden`, and `export_megatron_words`, ungraphed and
-    whole_masters;
+    __init__.py (precision-aware optimizer), `training.unhidden`, `training.graphs`, and
+    `export_megatron_words`, whole_masters;
     Transformer Engine d0067d0, dot_product_attention/context_parallel.py, attn_forward_func_with_cp."""
     found = [schedule_words(setting)] if setting["schedule"] not in ("auto", "1f1b", "interleaved") else []
     if arch.linear and arch.linear.kind in WHOLE:

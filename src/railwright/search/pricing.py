@@ -27,13 +27,13 @@ from railwright.search.laws import ENDS, LONE, Floats, compute_alone, measure
 from railwright.search.space import SHARDING, Block, apply
 from railwright.spec.training import TrainingJob
 from railwright.traffic.demand import Communicator
+from railwright.training.activations import layers_away
 from railwright.training.communication import Prices, gradient_bytes, stage_size
 from railwright.training.constants import constant
 from railwright.training.eras import era_of, pace_of
 from railwright.training.host import relieved
 from railwright.training.host_memory import tensors_of
 from railwright.training.hosted import updates_on_host
-from railwright.training.kept import layers_away
 from railwright.training.lanes import LANES, Task
 from railwright.training.lockstep import amax_over, in_step, without_waits
 from railwright.training.offload import copy_times, update_on_host
@@ -46,7 +46,7 @@ from railwright.training.stage import PassBook, Passed
 from railwright.training.stages import StageShape, stage_shapes, tied_parameters
 from railwright.training.step import kernel_timer
 from railwright.training.update import update_on_gpu
-from railwright.training.whatif import in_no_time
+from railwright.training.whatif_machine import in_no_time
 from railwright.training.work import Work
 
 SHAPING = ("tensor", "context", "context_kind", "expert", "expert_tensor", "schedule")

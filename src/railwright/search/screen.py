@@ -28,8 +28,8 @@ from railwright.search.laws import Floats, ends_of
 from railwright.search.pairs import Counts, passes, work
 from railwright.search.pricing import PASSING, Pricer
 from railwright.search.space import Block, apply
-from railwright.training.again import layers_again
 from railwright.training.quick import KINDS
+from railwright.training.recompute import layers_again
 from railwright.training.route import Chunk, Kind, Route
 from railwright.training.schedule import FOLDED, SHARED, SPLIT, in_pairs, route_under, schedule
 from railwright.training.stages import StageShape

@@ -11,6 +11,7 @@ Legend: N requests, J lines.  A step with T tokens of which D are of decoding re
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -65,17 +66,17 @@ class Load:
             rate = work.rate
         fresh = np.maximum(work.prompt - shared, 1)
         return cls(
-            rate,
-            work.concurrency,
-            work.prompt,
-            fresh,
-            float(fresh.min()),
-            float(work.prompt.min()) + 1.0,
-            decode_steps(work.output, speculation, client.seed),
-            work.output,
-            work.warmup,
-            speculation.drafted + 1 if speculation else 1,
-            _burst(work, fresh, slo),
+            rate=rate,
+            users=work.concurrency,
+            prompt=work.prompt,
+            fresh=fresh,
+            held=float(fresh.min()),
+            context=float(work.prompt.min()) + 1.0,
+            passes=decode_steps(work.output, speculation, client.seed),
+            output=work.output,
+            counted=work.warmup,
+            queries=speculation.drafted + 1 if speculation else 1,
+            burst=_burst(work, fresh, slo),
         )
 
 
@@ -113,6 +114,19 @@ class Bounds:
         return float((self.a / left).max()) * self.stages + self.between
 
 
+class _Lines(NamedTuple):
+    """(J,) lines that no step takes less than any of: a + b n + decode m with n tokens of prompts and m
+    decoders, on each stage. [s]
+
+    between  beside it, once a step, what stages send each other
+    """
+
+    a: Floats
+    b: Floats
+    decode: Floats
+    between: float
+
+
 def bounds(table: StepTable, plan: Scheduler, role: Role, load: Load, slo: Slo) -> Bounds:
     """What a replica cannot do better than."""
     # With stages the host's work is beside the next batch's; without overlap one stage waits for it.
@@ -140,19 +154,20 @@ def bounds(table: StepTable, plan: Scheduler, role: Role, load: Load, slo: Slo) 
     if role == "decode":
         fresh = 0.0
     decode = b * load.queries + alpha + each
-    rate, limit = _ceiling(table, plan, load, slo, a, b, decode, (passes, fresh), widest, between)
+    lines = _Lines(a, b, decode, between)
+    rate, limit = _ceiling(table, plan, load, slo, lines, (passes, fresh), widest)
     c = decode + (b * fresh / passes if passes else 0.0)
     return Bounds(
-        _percentile(first[counts], slo.percentile),
-        _percentile(each_token, slo.percentile),
-        _percentile(whole, slo.percentile),
-        rate,
-        limit,
-        _in_time(table, widest, slo) if role != "decode" else float("inf"),
-        a if role != "prefill" else np.zeros(0),
-        c,
-        table.stages,
-        between,
+        ttft=_percentile(first[counts], slo.percentile),
+        tpot=_percentile(each_token, slo.percentile),
+        end_to_end=_percentile(whole, slo.percentile),
+        rate=rate,
+        limit=limit,
+        prompts=_in_time(table, widest, slo) if role != "decode" else float("inf"),
+        a=a if role != "prefill" else np.zeros(0),
+        c=c,
+        stages=table.stages,
+        between=between,
     )
 
 
@@ -161,18 +176,19 @@ def _ceiling(
     plan: Scheduler,
     load: Load,
     slo: Slo,
-    a: Floats,
-    b: Floats,
-    decode: Floats,
+    lines: _Lines,
     tokens: tuple[float, float],
     widest: float,
-    between: float,
 ) -> tuple[float, str]:
     """Requests a second at most, and why: steps with m decoders in the mean, all stages busy all the time.
 
     With n = m fresh / passes tokens of prompts the mean step takes a + b n + decode m at least, and by Jensen
     a step as decoded tokens see it a + decode m: the SLO bounds that for the requests that keep it.
+
+    tokens  decode steps and tokens of prompts of a request, in the mean
+    widest  tokens of a step at most
     """
+    a, b, decode, between = lines
     passes, fresh = tokens
     attention = float(_prompt_attention(table, plan, load).mean()) if fresh else 0.0
     if passes == 0.0:

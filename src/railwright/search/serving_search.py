@@ -80,48 +80,52 @@ def search_serving(
         )
     stable = Stable.of(job, arch, machine, job.slo, folder)
     hunt, count = _begin(stable, space or ServingSpace(), gpus)
-    best = None
-    for total in range(1, hunt.available + 1):
-        tell(f"plans on {total} GPUs", 0.8 * total / hunt.available)
-        fewer = hunt.reasons.copy()
-        if (best := _cheapest(hunt, total)) is not None:
-            # Why plans as large as the answer failed says nothing of fewer GPUs.
-            hunt.reasons = fewer
-            break
-    if best is None:
+    fewest = _fewest(hunt, tell)
+    if fewest is None:
         raise PlanError(nothing(stable, hunt.reasons, hunt.nearest, hunt.available))
-    others = sorted((p for p in hunt.points if p.plan.gpus == best.plan.gpus), key=lambda p: p.verdict.strain)
-    best = others[0]
+    best, *others = sorted((p for p in hunt.points if p.plan.gpus == fewest), key=lambda p: p.verdict.strain)
     tell("more GPUs for faster tokens", 0.85)
     _widen(hunt, best, front)
     result = _confirm(stable, best.plan)
     own, refused = _own(stable, folder)
     bound = stable.bounds(best.plan.setting, "decode" if best.plan.prefill else "both")
     effort = ServingEffort(
-        count,
-        sum(1 for t in stable.tables.values() if not isinstance(t, PlanError)),
-        stable.runs,
-        stable.sent,
-        hunt.untried,
-        time.perf_counter() - began,
+        settings=count,
+        priced=sum(1 for t in stable.tables.values() if not isinstance(t, PlanError)),
+        simulated=stable.runs,
+        requests=stable.sent,
+        untried=hunt.untried,
+        seconds=time.perf_counter() - began,
     )
     found = ServingSearchResult(
-        job,
-        job.slo,
-        best,
-        result,
-        tuple(others[1:]),
-        front_of(hunt.points),
-        own,
-        refused,
-        dict(hunt.reasons),
-        hunt.nearest,
-        bound.limit,
-        bound.rate * best.plan.replicas if stable.load.rate else None,
-        effort,
-        (),
+        job=job,
+        slo=job.slo,
+        best=best,
+        result=result,
+        next=tuple(others),
+        front=front_of(hunt.points),
+        own=own,
+        own_refused=refused,
+        ruled_out=dict(hunt.reasons),
+        nearest=hunt.nearest,
+        limit=bound.limit,
+        rate=bound.rate * best.plan.replicas if stable.load.rate else None,
+        effort=effort,
+        words=(),
     )
     return replace(found, words=answer(found, stable))
+
+
+def _fewest(hunt: _Hunt, tell: Progress) -> int | None:
+    """The fewest GPUs on which a plan keeps the SLO."""
+    for total in range(1, hunt.available + 1):
+        tell(f"plans on {total} GPUs", 0.8 * total / hunt.available)
+        fewer = hunt.reasons.copy()
+        if (found := _cheapest(hunt, total)) is not None:
+            # Why plans as large as the answer failed says nothing of fewer GPUs.
+            hunt.reasons = fewer
+            return found.plan.gpus
+    return None
 
 
 def _begin(stable: Stable, space: ServingSpace, gpus: int | None) -> tuple[_Hunt, int]:

@@ -10,12 +10,12 @@ from railwright.errors import PlanError
 from railwright.model.architecture import Transformer
 from railwright.search.branch import Progress, Run
 from railwright.search.explain import explain, loading
-from railwright.search.frameworks import framework_named
+from railwright.search.frameworks import Framework, framework_named
 from railwright.search.front import left_out, unbeaten
 from railwright.search.hints import untold
 from railwright.search.leaner import untried
 from railwright.search.reach import together
-from railwright.search.result import Effort, SearchResult
+from railwright.search.result import Candidate, Effort, SearchResult
 from railwright.search.software import best_lacks, own_lacks, priced, spread_lacks
 from railwright.search.space import Space
 from railwright.search.stopped import none_is_carried, none_is_held
@@ -25,6 +25,9 @@ from railwright.training.formats import job_peak
 from railwright.training.sizes import data_parallel
 
 Objective = Literal["time", "memory"]
+
+LEANER = 0.85
+"""Memory of a point of the front over that of the one before, at most."""
 
 
 def search(
@@ -62,52 +65,74 @@ def search(
     run.screen()
     screening = time.perf_counter() - started
     first, proof, capacity = run.fastest(top) if objective == "time" else run.leanest(top)
-    if not first and run.apart and run.allocations.least_missing() is None:
-        raise PlanError(none_is_carried(job, together(run.apart)[0]))
     if not first:
-        raise PlanError(none_is_held(job, run.allocations, untried(space, job, arch, run.fabric)))
+        raise PlanError(_none(run, job, arch, space))
     overfull = left_out(run.overfull.values(), first, top)
-    most = first[0].memory
-    for step in range(steps):
-        run.tell(f"the front, {step + 1} of {steps}", 0.9)
-        leaner, _, _ = run.fastest(1, min(most, capacity) * 0.85)
-        if not leaner:
-            break
-        most = leaner[0].memory
-    best = [run.simulated(one) for one in first]
-    front = [run.simulated(one) for one in unbeaten(run.exact.values(), run.sent, run.holds)]
+    _time_leaner(run, min(first[0].memory, capacity), steps)
+    best = tuple(run.simulated(one) for one in first)
+    front = tuple(run.simulated(one) for one in unbeaten(run.exact.values(), run.sent, run.holds))
     own, refused = run.own()
     strides = walk(job, own.setting, best[0].setting, arch, machine, run.pricer) if own else ()
     effort = Effort(
-        run.layouts,
-        run.fitting,
-        run.pricer.passes,
-        run.pricer.asked,
-        run.refined,
-        len(run.exact),
-        len(overfull),
-        screening,
-        time.perf_counter() - started,
+        layouts=run.layouts,
+        fitting=run.fitting,
+        classes=run.pricer.passes,
+        collectives=run.pricer.asked,
+        refined=run.refined,
+        evaluated=len(run.exact),
+        overfull=len(overfull),
+        screening=screening,
+        seconds=time.perf_counter() - started,
     )
-    words = explain(own, refused, best[0], machine.gpu.hbm_bytes, strides, objective == "memory") + loading(
-        best[0], arch, machine
-    )
-    data = data_parallel(best[0].job, machine.network.fabric)
-    words += untold(best[0], arch, space, machine.network.fabric, lean=objective == "memory")
+    lean = objective == "memory"
     told = priced(best[0], asked, only, arch, machine, run.pricer.predict) if only else ""
-    apart = spread_lacks(run.blocks, run.memory, only, job, arch) if only else ()
-    said = own_lacks(own, only, arch, machine) if only else best_lacks(best[0], arch, data)
-    words = (*filter(None, (told,)), *apart, *words, *said)
-    return SearchResult(
-        objective,
-        tuple(best),
-        tuple(front),
-        proof,
-        tuple(run.simulated(one) for one in overfull[:top]),
-        own,
-        refused,
-        words,
-        (*run.refused, *together(run.apart)),
-        effort,
-        told,
+    words = (
+        *filter(None, (told,)),
+        *(spread_lacks(run.blocks, run.memory, only, job, arch) if only else ()),
+        *explain(own, refused, best[0], machine.gpu.hbm_bytes, strides, lean),
+        *loading(best[0], arch, machine),
+        *untold(best[0], arch, space, machine.network.fabric, lean=lean),
+        *_lacks(own, best[0], only, arch, machine),
     )
+    return SearchResult(
+        objective=objective,
+        best=best,
+        front=front,
+        proof=proof,
+        overfull=tuple(run.simulated(one) for one in overfull[:top]),
+        own=own,
+        own_refused=refused,
+        words=words,
+        refused=(*run.refused, *together(run.apart)),
+        effort=effort,
+        priced=told,
+    )
+
+
+def _none(run: Run, job: TrainingJob, arch: Transformer, space: Space) -> str:
+    """Why no layout can run: the network connects none, or no GPU holds one."""
+    if run.apart and run.allocations.least_missing() is None:
+        return none_is_carried(job, together(run.apart)[0])
+    return none_is_held(job, run.allocations, untried(space, job, arch, run.fabric))
+
+
+def _time_leaner(run: Run, most: float, steps: int) -> None:
+    """Time the fastest layouts of ever less memory, for the front.
+
+    most  memory of the best one, or all that there is [byte]
+    """
+    for step in range(steps):
+        run.tell(f"the front, {step + 1} of {steps}", 0.9)
+        leaner, _, _ = run.fastest(1, LEANER * most)
+        if not leaner:
+            break
+        most = leaner[0].memory
+
+
+def _lacks(
+    own: Candidate | None, best: Candidate, only: Framework | None, arch: Transformer, machine: Machine
+) -> tuple[str, ...]:
+    """What the framework lacks of the layout as written; without one, what frameworks lack of the best."""
+    if only:
+        return own_lacks(own, only, arch, machine)
+    return best_lacks(best, arch, data_parallel(best.job, machine.network.fabric))

@@ -11,9 +11,9 @@ from railwright.study.networks import network_doubts
 from railwright.study.together import together
 from railwright.study.warned import said_once
 from railwright.training.cached import crowded
-from railwright.training.dlrm import foretold_of
-from railwright.training.foretold import foretold
+from railwright.training.dlrm import recommendation_warnings
 from railwright.training.memory import peak_memory
+from railwright.training.plan_warnings import plan_warnings
 
 
 def foretold_warnings(study: Study, workshop: Workshop) -> tuple[str, ...]:
@@ -38,11 +38,11 @@ def _of(study: Study, workshop: Workshop) -> Iterator[tuple[str, list[str]]]:
     fabric = machine.network.fabric
     for job in study.jobs:
         arch = architecture(job.model)
-        texts = list(foretold(job, arch, machine))
+        texts = list(plan_warnings(job, arch, machine))
         memory = peak_memory(job, arch, fabric, machine.gpu.hbm_bytes)
         held = workshop.reserved(job, machine, memory)
         if held is not None and (told := crowded(held, memory.capacity)):
             texts.append(told)
         yield job.name, texts
     for ranking in study.recommendations:
-        yield ranking.name, list(foretold_of(ranking, recommender(ranking.model), machine))
+        yield ranking.name, list(recommendation_warnings(ranking, recommender(ranking.model), machine))

@@ -13,6 +13,7 @@ from railwright.study.result import JobResult
 from railwright.study.words import share
 from railwright.training.constants import Constant, known
 from railwright.training.eras import era_of, pace_alone
+from railwright.training.graphs import graphed, ungraphed
 from railwright.training.host import Launcher, cpu_factor
 from railwright.training.result import StepResult
 from railwright.training.whatif import FREE_LAUNCHES, QUESTIONS, Case, what_ifs
@@ -60,9 +61,6 @@ def with_launches(
 def graphs_worth(step: StepResult, job: TrainingJob, machine: Machine) -> str:
     """What CUDA graphs of parts of its layers would take off a job's step, by the field that says so, or why
     its framework refuses them; '' where its software has none, or they are there already."""
-    # Here, not above: most runs are not bound by launches.
-    from railwright.search.export_megatron_words import graphed, ungraphed
-
     arch = architecture(job.model)
     if not era_of(job).graphs or "step" in job.cuda_graphs:
         return ""

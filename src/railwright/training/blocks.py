@@ -12,7 +12,6 @@ from railwright.model.pattern import PARTS, Layer
 from railwright.model.recompute import CORE
 from railwright.model.sparse import PROJECTIONS
 from railwright.spec.training import TrainingJob
-from railwright.training.again import Again, part_of
 from railwright.training.chain import Chain
 from railwright.training.communication import NOTHING
 from railwright.training.costs import (
@@ -31,6 +30,7 @@ from railwright.training.costs import (
 )
 from railwright.training.eras import era_of
 from railwright.training.exchange import Exchange
+from railwright.training.recompute import Again, part_of
 from railwright.training.shared import hides_behind_shared
 from railwright.training.weights import AGAIN, LAST_WEIGHTS, MIXERS
 

@@ -21,10 +21,10 @@ from railwright.model.pattern import Layer, is_routed
 from railwright.model.tensor_lists import with_received
 from railwright.model.tensors import layer_tensors
 from railwright.spec.training import TrainingJob
+from railwright.training.activations import attention_kept, layer_kept_parts, scores_once
 from railwright.training.allocator import Requests, play
 from railwright.training.deepspeed import runs_engine
 from railwright.training.eras import era_of
-from railwright.training.kept import attention_kept, layer_kept_parts, scores_once
 from railwright.training.lora import is_needed, with_inner
 from railwright.training.memory import GIB, SYSTEM
 from railwright.training.one_copy import weighs_one_byte
@@ -166,13 +166,13 @@ def reserved(
     grown = [held_of(asked[s], expandable=True) for s in (asked if full else (fullest,))]
     again = [held_of(asked[s], room, allocator == "growing") for s in full]
     return Reserved(
-        stage,
-        most,
-        most - found[fullest].allocated,
-        max(one.reserved for one in grown),
-        system,
-        max((one.retries for one in again), default=0),
-        max((one.reserved - room for one in again if one.reserved > room), default=0.0),
+        stage=stage,
+        reserved=most,
+        holes=most - found[fullest].allocated,
+        growing=max(one.reserved for one in grown),
+        system=system,
+        retries=max((one.retries for one in again), default=0),
+        short=max((one.reserved - room for one in again if one.reserved > room), default=0.0),
     )
 
 

@@ -9,7 +9,7 @@ With a scale per tensor, what tensor ranks and FSDP gather travels in fp8 (weigh
 their other layout is made here); with one per row, in 16 bits.
 
 Bytes per element are those of torchao's own roofline, which four linear layers measured there (pull request
-2185; H100 at 2.2 TB/s) bear out: tests/validation/test_torchao_linears.py.
+2185; H100 at 2.2 TB/s) bear out: tests/validation/test_torchao_published.py.
 Sources: pytorch/ao, torchao/testing/training/roofline_utils.py (get_tensor_memory_traffic_ovhd_s),
 torchao/float8/float8_linear.py, float8_ops.py (addmm_float8_unwrapped), float8_tensor_parallel.py;
 pytorch/torchtitan, docs/float8.md.
@@ -17,6 +17,7 @@ pytorch/torchtitan, docs/float8.md.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from railwright.model.architecture import Operator, Phase
@@ -24,6 +25,7 @@ from railwright.model.kernels import half
 from railwright.model.operators import LayerOperators
 from railwright.spec.training import TrainingJob
 from railwright.training.eras import era_of
+from railwright.training.sizes import sequence_ranks
 
 DTYPES = ("fp8", "fp8_rowwise")
 
@@ -78,63 +80,97 @@ def narrow_gathers(job: TrainingJob) -> float:
 
 def with_casts(operators: LayerOperators, job: TrainingJob, gated: bool) -> LayerOperators:
     """A layer's operators with torchao's casts in place of the fused ones; grouped products keep theirs."""
-    rowwise = job.dtype == "fp8_rowwise"
-    per = PER_ROW if rowwise else PER_TENSOR
-    ranks = job.layout.tensor if job.layout.sequence_parallel else 1
-
-    def kernel(name: str, moved: float, phase: Phase = "forward") -> list[Operator]:
-        return [Operator(name, "memory", 0.0, moved, half(job.dtype), phase=phase)] if moved else []
-
-    def ahead(op: Operator) -> list[Operator]:
-        x, w = float(op.m * op.k * op.batch), float(op.n * op.k)
-        gathered = ranks > 1 and op.name in GATHERED_INPUT
-        each = per.x_bare if op.name == "output projection" or (gathered and rowwise) else per.x
-        moved = each * x + per.w * w
-        if gathered and not rowwise:  # its own part is cast and sent, and all that arrives transposed
-            moved += each * x * (1 / ranks - 1) + 2 * x
-        product = replace(op, flops=op.flops * ROWWISE_PRODUCT) if rowwise else op
-        return [*kernel(f"{op.name} input cast", moved), product]
-
-    def forward(found: tuple[Operator, ...]) -> tuple[Operator, ...]:
-        kept = (op for op in found if op.name != "attention output cast")
-        return tuple(one for op in kept for one in (ahead(op) if _product(op) else [op]))
-
-    backward: list[Operator] = []
-    for op in operators.backward_input:
-        name = op.name.rsplit(", ", 1)[0]
-        if not _product(op):
-            grouped = name.startswith("experts")
-            backward += [] if op.name.endswith(", gradient cast") and not grouped else [op]
-            continue
-        # the product is dY W^T: its k is the output's width, its n the input's
-        y, w, x = float(op.m * op.k * op.batch), float(op.n * op.k), float(op.m * op.n * op.batch)
-        each = per.y_fused if name.endswith(" up") else per.y
-        moved = each * y
-        if ranks > 1 and name in GATHERED_GRADIENT and not rowwise:
-            moved = (each - 1) * y / ranks + 2 * y
-        parts = JOINED.get(name, 1) if gated or name == "qkv projection" else 1
-        backward += [
-            *kernel(f"{name}, gradient cast", moved, "backward_input"),
-            *kernel(f"{name}, weight cast", per.w_again * w, "backward_input"),
-            op,
-            *kernel(f"{name}, gradient scaling", per.result * x * parts, "backward_input"),
-        ]
-    weights: list[Operator] = []
-    for op in operators.backward_weight:
-        name = op.name.rsplit(", ", 1)[0]
-        if not _product(op):
-            weights.append(op)
-            continue
-        x, w = float(op.k * op.n * op.batch), float(op.m * op.n)  # dY^T X
-        weights += kernel(f"{name}, input cast", per.x_again * x, "backward_weight")
-        weights += [op, *kernel(f"{name}, weight scaling", per.result * w, "backward_weight")]
+    casts = _Casts(job.dtype, sequence_ranks(job), gated)
     return replace(
         operators,
-        forward=forward(operators.forward),
-        backward_input=tuple(backward),
-        backward_weight=tuple(weights),
-        recomputed=forward(operators.recomputed),
+        forward=casts.forward(operators.forward),
+        backward_input=casts.backward_input(operators.backward_input),
+        backward_weight=casts.backward_weight(operators.backward_weight),
+        recomputed=casts.forward(operators.recomputed),
     )
+
+
+@dataclass(frozen=True)
+class _Casts:
+    """How the products of a layer are cast.
+
+    ranks  tensor ranks that share rows; gated  whether its MLPs are
+    """
+
+    dtype: str
+    ranks: int
+    gated: bool
+
+    @property
+    def rowwise(self) -> bool:
+        """Whether rows and columns have scales of their own."""
+        return self.dtype == "fp8_rowwise"
+
+    @property
+    def per(self) -> Bytes:
+        return PER_ROW if self.rowwise else PER_TENSOR
+
+    def forward(self, found: Iterable[Operator]) -> tuple[Operator, ...]:
+        """Products with the cast of their input and weight ahead."""
+        kept = (op for op in found if op.name != "attention output cast")
+        return tuple(one for op in kept for one in (self._ahead(op) if _product(op) else [op]))
+
+    def _ahead(self, op: Operator) -> list[Operator]:
+        x, w = float(op.m * op.k * op.batch), float(op.n * op.k)
+        gathered = self.ranks > 1 and op.name in GATHERED_INPUT
+        bare = op.name == "output projection" or (gathered and self.rowwise)
+        each = self.per.x_bare if bare else self.per.x
+        moved = each * x + self.per.w * w
+        if gathered and not self.rowwise:  # its own part is cast and sent, and all that arrives transposed
+            moved += each * x * (1 / self.ranks - 1) + 2 * x
+        product = replace(op, flops=op.flops * ROWWISE_PRODUCT) if self.rowwise else op
+        return [*self._kernel(f"{op.name} input cast", moved), product]
+
+    def backward_input(self, found: Iterable[Operator]) -> tuple[Operator, ...]:
+        """Products with casts of the output's gradient and of the weight ahead, and scaling behind."""
+        made: list[Operator] = []
+        phase: Phase = "backward_input"
+        for op in found:
+            name = op.name.rsplit(", ", 1)[0]
+            if not _product(op):
+                grouped = name.startswith("experts")
+                made += [] if op.name.endswith(", gradient cast") and not grouped else [op]
+                continue
+            # the product is dY W^T: its k is the output's width, its n the input's
+            y, w, x = float(op.m * op.k * op.batch), float(op.n * op.k), float(op.m * op.n * op.batch)
+            each = self.per.y_fused if name.endswith(" up") else self.per.y
+            moved = each * y
+            if self.ranks > 1 and name in GATHERED_GRADIENT and not self.rowwise:
+                moved = (each - 1) * y / self.ranks + 2 * y
+            parts = JOINED.get(name, 1) if self.gated or name == "qkv projection" else 1
+            made += [
+                *self._kernel(f"{name}, gradient cast", moved, phase),
+                *self._kernel(f"{name}, weight cast", self.per.w_again * w, phase),
+                op,
+                *self._kernel(f"{name}, gradient scaling", self.per.result * x * parts, phase),
+            ]
+        return tuple(made)
+
+    def backward_weight(self, found: Iterable[Operator]) -> tuple[Operator, ...]:
+        """Products with the cast of the input ahead, and scaling behind."""
+        made: list[Operator] = []
+        phase: Phase = "backward_weight"
+        for op in found:
+            name = op.name.rsplit(", ", 1)[0]
+            if not _product(op):
+                made.append(op)
+                continue
+            x, w = float(op.k * op.n * op.batch), float(op.m * op.n)  # dY^T X
+            made += [
+                *self._kernel(f"{name}, input cast", self.per.x_again * x, phase),
+                op,
+                *self._kernel(f"{name}, weight scaling", self.per.result * w, phase),
+            ]
+        return tuple(made)
+
+    def _kernel(self, name: str, moved: float, phase: Phase = "forward") -> list[Operator]:
+        """A kernel of its own, where it moves anything. [byte]"""
+        return [Operator(name, "memory", 0.0, moved, half(self.dtype), phase=phase)] if moved else []
 
 
 def _product(op: Operator) -> bool:

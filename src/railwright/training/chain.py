@@ -72,7 +72,7 @@ class Chain:
         if comm.seconds <= 0:
             return
         self.flush()
-        self.tail = (self._send(comm, comm.seconds, comm.wire, self.tail, comm.size),)
+        self.tail = (self._send(comm, self.tail),)
 
     def gather_into(self, comm: Comm, name: str, kind: str, seconds: float, parts: int) -> None:
         """An all-gather sent in shards, each multiplied as it arrives; the local shard needs no transfer.
@@ -84,19 +84,9 @@ class Chain:
         if comm.seconds <= 0:
             self.compute(name, kind, seconds)
             return
-        self.flush()
-        before = self.tail
-        last = self._put("compute", name, kind, seconds / parts, before)
-        for i in range(1, parts):
-            arrived = self._send(
-                comm,
-                comm.seconds / (parts - 1),
-                comm.wire / (parts - 1),
-                before,
-                comm.size if i == 1 else 0.0,
-            )
-            last = self._put("compute", name, kind, seconds / parts, (arrived,))
-        self.tail = (last,)
+        first = comm._replace(seconds=comm.seconds / (parts - 1), wire=comm.wire / (parts - 1))
+        rest = [first._replace(size=0.0)] * (parts - 2)
+        self._as_they_arrive([first, *rest], name, kind, seconds)
 
     def ring(self, comm: Comm, name: str, kind: str, seconds: float, parts: int) -> None:
         """Compute in blocks whose inputs travel round a ring of `parts` ranks: `comm` is one hop.
@@ -108,13 +98,7 @@ class Chain:
         if comm.seconds <= 0:
             self.compute(name, kind, seconds)
             return
-        self.flush()
-        before = self.tail
-        last = self._put("compute", name, kind, seconds / parts, before)
-        for _ in range(1, parts):
-            arrived = self._send(comm, comm.seconds, comm.wire, before, comm.size)
-            last = self._put("compute", name, kind, seconds / parts, (arrived,))
-        self.tail = (last,)
+        self._as_they_arrive([comm] * (parts - 1), name, kind, seconds)
 
     def reduce_out_of(self, comm: Comm, name: str, kind: str, seconds: float, parts: int) -> None:
         """A product computed in shards, each reduced while the next is computed (as in `gather_into`)."""
@@ -123,11 +107,10 @@ class Chain:
             return
         self.flush()
         before, sent, made = self.tail, -1, -1
+        part = comm._replace(seconds=comm.seconds / parts, wire=comm.wire / parts)
         for i in range(parts):
             made = self._put("compute", name, kind, seconds / parts, before)
-            sent = self._send(
-                comm, comm.seconds / parts, comm.wire / parts, (made,), comm.size if i == 0 else 0.0
-            )
+            sent = self._send(part if i == 0 else part._replace(size=0.0), (made,))
         self.tail = (made, sent)
 
     def beside(self, comm: Comm, name: str, kind: str, seconds: float) -> None:
@@ -141,7 +124,7 @@ class Chain:
             return
         self.flush()
         before = self.tail
-        sent = self._send(comm, comm.seconds, comm.wire, before, comm.size)
+        sent = self._send(comm, before)
         made = (self._put("compute", name, kind, seconds, before),) if seconds else ()
         self.tail = (*made, sent)
 
@@ -180,8 +163,17 @@ class Chain:
         self.flush()
         self.layer = layer
 
-    def _send(self, comm: Comm, seconds: float, wire: float, after: tuple[int, ...], size: float) -> int:
-        return self._put(comm.lane, comm.purpose, comm.op, seconds, after, size, wire)
+    def _as_they_arrive(self, sent: Sequence[Comm], name: str, kind: str, seconds: float) -> None:
+        """Compute in equal parts: the first is here, every other one waits for what brings it."""
+        self.flush()
+        before, each = self.tail, seconds / (len(sent) + 1)
+        last = self._put("compute", name, kind, each, before)
+        for comm in sent:
+            last = self._put("compute", name, kind, each, (self._send(comm, before),))
+        self.tail = (last,)
+
+    def _send(self, comm: Comm, after: tuple[int, ...]) -> int:
+        return self._put(comm.lane, comm.purpose, comm.op, comm.seconds, after, comm.size, comm.wire)
 
     def _put(
         self,

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 
 from railwright.model.pattern import Layer
 from railwright.spec.training import TrainingJob
+from railwright.training.activations import layers_away
 from railwright.training.chain import woven
-from railwright.training.kept import layers_away
 from railwright.training.lanes import Task, ahead_of
 
 TO_HOST, FROM_HOST = "activations to host", "activations from host"

@@ -152,15 +152,7 @@ def demand(
     flops = per_token * tokens
     known = pace or published_pace(arch, gpu, dtype, sequence)
     hours = known.flops.under(flops).times(1.0 / (HOUR * availability))
-    if days is not None:
-        needed = hours.times(1.0 / (days * 24.0))
-        fleet = Range(*(used * _servers(n, used) for n in needed.ends))
-        time = Range(days, days, days)
-    elif gpus is not None:
-        fleet, time = Range(gpus, gpus, gpus), hours.times(1.0 / (gpus * 24.0))
-    else:
-        fleet, time = Range(used, used, used), hours.times(1.0 / (used * 24.0))
-
+    fleet, time = _fleet(hours, used, days, gpus)
     idle = Range(*(max(_servers(n, used) * server.gpus - n, 0.0) for n in fleet.ends))
     power = Range(
         *(
@@ -190,6 +182,19 @@ def demand(
         availability=availability,
         idle_share=idle_share,
     )
+
+
+def _fleet(hours: Range, used: int, days: float | None, gpus: int | None) -> tuple[Range, Range]:
+    """GPUs, and days: the fleet for a deadline, or the time of a fleet; of one server where neither is given.
+
+    hours  GPU-hours of the run
+    used   GPUs of each server that it uses
+    """
+    if days is not None:
+        needed = hours.times(1.0 / (days * 24.0))
+        return Range(*(used * _servers(n, used) for n in needed.ends)), Range(days, days, days)
+    given = used if gpus is None else gpus
+    return Range(given, given, given), hours.times(1.0 / (given * 24.0))
 
 
 def published_pace(arch: Transformer, gpu: Gpu, dtype: str, sequence: int = SEQUENCE) -> Throughput:

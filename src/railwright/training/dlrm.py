@@ -172,7 +172,7 @@ def _room(job: RecommendationJob, model: Recommender, gpus: int, have: float) ->
     )
 
 
-def foretold_of(job: RecommendationJob, model: Recommender, machine: Machine) -> tuple[str, ...]:
+def recommendation_warnings(job: RecommendationJob, model: Recommender, machine: Machine) -> tuple[str, ...]:
     """The warnings of a job's step that do not hang on its length. Raises as `tables_of` does."""
     return _warnings(job, tables_of(job, model, machine), machine)
 

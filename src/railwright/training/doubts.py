@@ -7,8 +7,6 @@ from railwright.model.mlp_kernels import splits_square
 from railwright.model.pattern import has_dense
 from railwright.spec.lora import Lora
 from railwright.spec.training import Layout, Muon, Overlap, TrainingJob
-from railwright.training.again import has_part
-from railwright.training.chosen import of_chosen_keys
 from railwright.training.eras import can_unfuse_loss, eager_parts, era_of
 from railwright.training.formats import has_fp32_shards
 from railwright.training.hosted import unoffered
@@ -16,10 +14,12 @@ from railwright.training.lora import targets_of
 from railwright.training.mixers import of_mixers
 from railwright.training.narrow import of_narrow
 from railwright.training.offload import overlaps_update
+from railwright.training.recompute import has_part
 from railwright.training.schedule import TOGETHER, in_pairs, order_name, route_of, schedule_name
 from railwright.training.shared import hides_behind_shared
 from railwright.training.ships import of_schedule
 from railwright.training.sizes import Sizes
+from railwright.training.sparse_attention import of_chosen_keys
 from railwright.training.stages import layers_per_piece
 from railwright.training.starved import of_stages
 from railwright.training.unhidden import of_megatron

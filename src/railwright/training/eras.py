@@ -62,10 +62,12 @@ class Era:
     fused_experts  generation of GPUs whose 8-bit experts run as one fused MLP (`fused.EXPERTS`), or ''
     spills_biases  whether that MLP keeps sums of gradients of biases in memory (`fused.summing_biases`)
     loss       how its cross-entropy passes over the logits (`model.eager.LOSS_MOVED`)
-    kept_loss  what it keeps of them, over one tensor rank (`model.logits.LOGIT_BYTES`, `kept.CUT`)
-    dropout    of GPT-like models, of attention and of hidden states alike
-    scores_once  whether scores that are not fused are there in the layer at work only (`kept.scores_once`)
-    placeholders  whether autograd gets empty gradients that stay (`kept.stage_activations`)
+    kept_loss  what it keeps of them, over one tensor rank (`model.logits.LOGIT_BYTES`, `end_activations.CUT`)
+    dropout    of GPT-like models, of attention and of hidden states alike (Korthikanti et al. 2022,
+               arXiv 2205.05198, section 4)
+    scores_once  whether scores that are not fused are there in the layer at work only
+               (`activations.scores_once`)
+    placeholders  whether autograd gets empty gradients that stay (`activations.stage_activations`)
     head_placeholder  whether that of the head stays too, as in Megatron-LM since core 0.14 (e7c55de9)
     moves_weights  whether a distributed optimizer moves weights into a buffer at the start (`moved`); before
                March 2024 (293e1041) Megatron-LM's gathered them in that of the gradients

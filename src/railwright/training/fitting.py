@@ -11,13 +11,13 @@ from railwright.errors import PlanError
 from railwright.fabric.graph import Fabric
 from railwright.model.architecture import Transformer
 from railwright.spec.training import Layout, TrainingJob
-from railwright.training.again import has_part
 from railwright.training.cached import is_held, reserved
 from railwright.training.eras import era_of
 from railwright.training.host_memory import fits_host
 from railwright.training.hosted import unoffered
 from railwright.training.memory import GIB, peak_memory
 from railwright.training.plan import check
+from railwright.training.recompute import has_part
 from railwright.training.result import Memory
 from railwright.training.schedule import schedule_name
 from railwright.training.sizes import Sizes, domain_of

@@ -24,9 +24,9 @@ from railwright.fabric.graph import Fabric
 from railwright.model.architecture import Transformer
 from railwright.model.pattern import Layer
 from railwright.spec.training import Layout, TrainingJob
+from railwright.training.activations import layer_kept_parts, layers_away, weight_products
 from railwright.training.eras import era_of
 from railwright.training.hosted import updates_on_host, weights_on_host
-from railwright.training.kept import layer_kept_parts, layers_away, weight_products
 from railwright.training.memory import GIB, held_passes, peak_memory
 from railwright.training.placement import Groups, place
 from railwright.training.result import HostMemory

@@ -10,7 +10,6 @@ from railwright.model.kernels import ELEMENT
 from railwright.model.operators import LayerOperators
 from railwright.model.pattern import Layer, is_routed, made_as
 from railwright.spec.training import TrainingJob
-from railwright.training.again import needed
 from railwright.training.blockwise import PRODUCTS, product_dtype, with_block_casts, with_narrow_dispatch
 from railwright.training.casts import compiled_casts, with_casts
 from railwright.training.communication import gradient_bytes
@@ -21,6 +20,7 @@ from railwright.training.lora import with_adapters
 from railwright.training.narrow import scaling_of
 from railwright.training.one_copy import has_one_copy, with_one_copy
 from railwright.training.packing import attended, samples_of
+from railwright.training.recompute import needed
 from railwright.training.sizes import rows_of
 
 

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import NamedTuple
 
 from railwright.fabric.graph import Fabric
 from railwright.model.architecture import Transformer
 from railwright.spec.training import TrainingJob
-from railwright.training.chunk_kept import chunk_kept
+from railwright.training.activations import StageActivations, each_kept, stage_activations, stays_of_head
+from railwright.training.chunk_activations import chunk_kept
 from railwright.training.constants import constant
 from railwright.training.deepspeed import communicators
 from railwright.training.eras import era_of
-from railwright.training.held import Held, held_sets
-from railwright.training.kept import StageActivations, each_kept, stage_activations, stays_of_head
+from railwright.training.in_flight import Held, held_sets
 from railwright.training.moved import at_start
 from railwright.training.one_copy import weighs_one_byte
 from railwright.training.result import Memory, StageMemory
@@ -32,6 +33,9 @@ START = "the start"
 
 GIB = 2.0**30
 
+Order = tuple[int, int, int, str]
+"""Stages, chunks of each, microbatches, and the schedule that says in which order passes run."""
+
 
 def peak_memory(job: TrainingJob, arch: Transformer, fabric: Fabric, capacity: float) -> Memory:
     """Peak memory of every stage, and the parts of the fullest; the job must have passed `plan.check`.
@@ -44,8 +48,7 @@ def peak_memory(job: TrainingJob, arch: Transformer, fabric: Fabric, capacity: f
     """
     layout, sizes = job.layout, Sizes.of(job, fabric)
     count = microbatches(job, sizes.data)
-    order = (layout.pipeline, route_of(layout).chunks, count, order_name(job))
-    held = _held(*order)
+    order: Order = (layout.pipeline, route_of(layout).chunks, count, order_name(job))
     shapes = stage_shapes(arch, layout, job.lora)
     system = _system(job, sizes)
     stages = tuple(
@@ -54,12 +57,11 @@ def peak_memory(job: TrainingJob, arch: Transformer, fabric: Fabric, capacity: f
             arch,
             index,
             shape,
-            moments,
-            _held_at_ends(*order, index, shape),
-            state_parts(job, arch, shape, sizes.replicas, weighs_one_byte(job, fabric.generation)),
-            system,
+            moments=_moments(order, index, shape),
+            states=state_parts(job, arch, shape, sizes.replicas, weighs_one_byte(job, fabric.generation)),
+            system=system,
         )
-        for index, (shape, moments) in enumerate(zip(shapes, held, strict=True))
+        for index, shape in enumerate(shapes)
     )
     fullest = max(stages, key=lambda s: s.total)
     return Memory(fullest.parts, fullest.total, capacity, stages, fullest.stage, _why(fullest, len(stages)))
@@ -77,16 +79,22 @@ def _held(stages: int, chunks: int, count: int, name: str) -> tuple[tuple[Held, 
     return tuple(held_sets(order, chunks, layered=name == "paired") for order in orders)
 
 
-def _held_at_ends(
-    stages: int, chunks: int, count: int, name: str, index: int, shape: StageShape
-) -> tuple[tuple[Held, ...], tuple[Held, ...]]:
-    """Passes held when backward passes leave the head, and when they reach the embedding; () without."""
+class Moments(NamedTuple):
+    """Forward passes that a stage holds of each of its chunks when it holds most: whenever a layer's backward
+    pass begins, when one leaves the head, and when one reaches the embedding; () without."""
+
+    layers: tuple[Held, ...]
+    head: tuple[Held, ...]
+    embedding: tuple[Held, ...]
+
+
+def _moments(order: Order, index: int, shape: StageShape) -> Moments:
     heads = [number for number, chunk in enumerate(shape.chunks) if chunk.head]
     embeddings = [number for number, chunk in enumerate(shape.chunks) if chunk.embedding]
-    order = (stages, chunks, count, name, index)
-    return (
-        _held_at(*order, heads[0], None) if heads else (),
-        _held_at(*order, None, embeddings[0]) if embeddings else (),
+    return Moments(
+        _held(*order)[index],
+        _held_at(*order, index, heads[0], None) if heads else (),
+        _held_at(*order, index, None, embeddings[0]) if embeddings else (),
     )
 
 
@@ -103,15 +111,14 @@ def _stage(
     arch: Transformer,
     index: int,
     shape: StageShape,
-    moments: tuple[Held, ...],
-    at_ends: tuple[tuple[Held, ...], tuple[Held, ...]],
+    moments: Moments,
     states: dict[str, float],
     system: float,
 ) -> StageMemory:
     """The fullest moment of one GPU of a stage."""
     step = {name: states.pop(name, 0.0) for name in AT_STEP}
     tensors = stage_activations(job, arch, shape, unit_waits(job, states))
-    held = max(moments, key=lambda m: _bytes(m, tensors))
+    held = max(moments.layers, key=lambda m: _bytes(m, tensors))
     kept = {"activations": _bytes(held, tensors)}
     always = {**states, **tensors.always, SYSTEM: system}
     stays = stays_of_head(job, tensors)
@@ -125,10 +132,9 @@ def _stage(
     if start := at_start(job, shape, states["weights"] - cached_weights(job, shape)):
         # NCCL's buffers come later, and the allocator gives them nothing of what it has cached
         found[START] = {**start, SYSTEM: system}
-    at_head, at_embedding = at_ends
     others: dict[str, float] = {}
     if tensors.head_backward:
-        ends = max(at_head, key=lambda m: _bytes(m, tensors))
+        ends = max(moments.head, key=lambda m: _bytes(m, tensors))
         # the other passes wait for their backward pass, behind the head's first one too
         others = {"logits": (_with_logits(job, shape, ends) - 1) * tensors.waiting}
         logits = {"logits": tensors.head_backward["logits"] + others["logits"]}
@@ -136,7 +142,7 @@ def _stage(
         found["head backward"], passes["head backward"] = {**always, **parts}, sum(ends)
         found["a layer backward"] |= others
     if tensors.embedding_backward:
-        ends = max(at_embedding, key=lambda m: _bytes(m, tensors))
+        ends = max(moments.embedding, key=lambda m: _bytes(m, tensors))
         parts = {"activations": _bytes(ends, tensors), **others, **tensors.embedding_backward, **stays}
         found["embedding backward"], passes["embedding backward"] = {**always, **parts}, sum(ends)
     moment = max(found, key=lambda name: sum(found[name].values()))

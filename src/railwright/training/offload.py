@@ -14,11 +14,11 @@ from railwright.collectives.machine import Machine
 from railwright.model.architecture import Transformer
 from railwright.model.pattern import Layer, kinds_present
 from railwright.spec.training import TrainingJob
+from railwright.training.activations import layer_kept
 from railwright.training.communication import WEIGHT_BYTES, gradient_bytes
 from railwright.training.eras import era_of
 from railwright.training.host import sharing_grace
 from railwright.training.hosted import ranks_together, weights_on_host
-from railwright.training.kept import layer_kept
 
 PCIE_SHARE = 55.4 / 63.0
 """Copies from host to GPU over the nominal rate of PCIe 5.0 x16: 55.4 of 63 GB/s, as nvbandwidth measures

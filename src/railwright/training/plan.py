@@ -9,9 +9,7 @@ from railwright.errors import PlanError
 from railwright.fabric.graph import Fabric
 from railwright.model.architecture import Transformer
 from railwright.spec.training import TrainingJob
-from railwright.training.again import check_again
 from railwright.training.blockwise import check_dispatch
-from railwright.training.chosen import check_chosen
 from railwright.training.divisors import divisors, working
 from railwright.training.experts import check_experts
 from railwright.training.formats import check_formats
@@ -22,8 +20,10 @@ from railwright.training.lora import check_adapters
 from railwright.training.mixers import check_mixers
 from railwright.training.muon import check_optimizer
 from railwright.training.narrow import check_attention, check_stored
+from railwright.training.recompute import check_again
 from railwright.training.schedule import SHARED, SPLIT, route_of, schedule_name
 from railwright.training.sizes import Sizes, data_parallel, domain_of, job_gpus, microbatches
+from railwright.training.sparse_attention import check_chosen
 from railwright.training.tensor_sizes import check_tensor
 from railwright.units import number
 

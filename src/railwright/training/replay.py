@@ -10,14 +10,15 @@ from railwright.model.kernels import ELEMENT
 from railwright.model.pattern import Layer
 from railwright.model.tensor_lists import RECEIVED
 from railwright.spec.training import TrainingJob
-from railwright.training.again import layers_again
+from railwright.training.activations import layers_away, stage_activations, stays_of_head
 from railwright.training.allocator import Requests, Tensor
-from railwright.training.kept import OF_HEAD, layers_away, stage_activations, stays_of_head
+from railwright.training.end_activations import OF_HEAD
 from railwright.training.moved import Buffer, buffers
 from railwright.training.muon import ITERATION
+from railwright.training.recompute import layers_again
 from railwright.training.route import Chunk, Unit
 from railwright.training.schedule import in_pairs
-from railwright.training.sizes import tokens_of
+from railwright.training.sizes import sequence_ranks, tokens_of
 from railwright.training.stages import StageShape
 from railwright.training.states import (
     COPY,
@@ -77,7 +78,7 @@ class Replay:
         self.chunks = [layers_of(job, self.arch, chunk) for chunk in shape.chunks]
         self.states = state_parts(job, self.arch, shape, self.ranks, self.one_copy)
         self.tensors = stage_activations(job, self.arch, shape, unit_waits(job, self.states))
-        self.split = job.layout.tensor if job.layout.sequence_parallel else 1
+        self.split = sequence_ranks(job)
         self.rows = tokens_of(job)
         self.full = ELEMENT * self.rows * self.arch.hidden
         self.made = self._weights()

@@ -84,13 +84,13 @@ class Sizes:
     def under(cls, layout: Layout, data: int) -> Sizes:
         """Sizes of a layout with so many data-parallel ranks."""
         return cls(
-            layout.tensor,
-            layout.context,
-            data,
-            layout.pipeline,
-            layout.expert,
-            layout.expert_cut,
-            layout.shard or data * layout.context,
+            tensor=layout.tensor,
+            context=layout.context,
+            data=data,
+            pipeline=layout.pipeline,
+            expert=layout.expert,
+            expert_tensor=layout.expert_cut,
+            shard=layout.shard or data * layout.context,
         )
 
 
@@ -119,6 +119,11 @@ def data_parallel(job: TrainingJob, fabric: Fabric) -> int:
 def tokens_of(job: TrainingJob) -> float:
     """Tokens of a microbatch in one tensor-parallel group: micro_batch x sequence over context ranks."""
     return job.micro_batch * job.sequence / job.layout.context
+
+
+def sequence_ranks(job: TrainingJob) -> int:
+    """Tensor ranks that share the tokens of what lies between products: all under sequence parallelism."""
+    return job.layout.tensor if job.layout.sequence_parallel else 1
 
 
 def rows_of(job: TrainingJob) -> int:

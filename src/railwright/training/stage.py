@@ -155,17 +155,15 @@ class DataParallel:
     def of(cls, job: TrainingJob, each: float) -> DataParallel:
         """What a job asks for."""
         layout, overlap = job.layout, job.overlap
-        ahead = overlap.prefetch if overlap.dp else 0
-        adds = weights_on_host(job) and layout.reduce_each
         return cls(
-            overlap.dp,
-            layout.zero,
-            each,
-            layout.reduce_each,
-            layout.reshard,
-            layout.gathers_once,
-            ahead,
-            adds,
+            overlapped=overlap.dp,
+            zero=layout.zero,
+            each=each,
+            reduce_each=layout.reduce_each,
+            reshard=layout.reshard,
+            once=layout.gathers_once,
+            prefetch=overlap.prefetch if overlap.dp else 0,
+            adds=weights_on_host(job) and layout.reduce_each,
         )
 
 

@@ -27,7 +27,6 @@ from railwright.training.eras import Pace, era_of, hides_sends, pace_alone, pace
 from railwright.training.events import MAX_EVENTS, timeline
 from railwright.training.feed import fed, feed_of
 from railwright.training.fitting import check_memory
-from railwright.training.foretold import warnings_of
 from railwright.training.formats import job_peak
 from railwright.training.host_memory import check_host, host_memory, tensors_of
 from railwright.training.hosted import updates_on_host
@@ -38,6 +37,7 @@ from railwright.training.offload import ON_GPU, copy_times, update_on_host
 from railwright.training.pipeline import Placed, compose
 from railwright.training.placement import place
 from railwright.training.plan import check
+from railwright.training.plan_warnings import warnings_of
 from railwright.training.result import Memory, StepResult, launch_share
 from railwright.training.schedule import finishing_of, orders_of, route_of, schedule_name
 from railwright.training.shards import Units, units_of
@@ -299,7 +299,17 @@ def endings_of(
         optimizer = host.seconds + own.seconds + pace.step
         end = one.stage.gather(barrier + optimizer)
         endings.append(
-            Ending(finish[s], reduced[s], starts[s], ready[s], barrier, optimizer, end, host, own.exchanged)
+            Ending(
+                finish=finish[s],
+                reduced=reduced[s],
+                tied_start=starts[s],
+                ready=ready[s],
+                barrier=barrier,
+                optimizer=optimizer,
+                end=end,
+                host=host,
+                exchanged=own.exchanged,
+            )
         )
     return endings
 

@@ -8,18 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
-import numpy as np
-
-from railwright.collectives import predict as network_predict
 from railwright.collectives.machine import Machine
-from railwright.collectives.prediction import CollectivePrediction, Op
 from railwright.errors import PlanError
-from railwright.fabric.graph import Role
-from railwright.model.architecture import Operator, Transformer
+from railwright.model.architecture import Transformer
 from railwright.spec.training import Layout, Muon, TrainingJob
-from railwright.traffic.demand import Communicator
 from railwright.traffic.placement import can_relay
 from railwright.training.communication import Predict
 from railwright.training.costs import KernelTime
@@ -30,7 +24,12 @@ from railwright.training.result import StepResult
 from railwright.training.schedule import in_pairs, schedule_name
 from railwright.training.sizes import Sizes, data_parallel, domain_of, job_gpus, microbatches
 from railwright.training.step import NONE_SLOWER, simulate
+from railwright.training.whatif_machine import at_rate, free_between_servers, in_no_time, kernel_in_no_time
 
+J = TypeVar("J")
+"""A job, of a transformer or a recommendation model."""
+C = TypeVar("C")
+"""What a change makes of one to be simulated."""
 SLOWER = 1.1
 """Times as long as others' that products and attention of one GPU take, where that is asked."""
 FREE_BETWEEN = "Free network between servers"
@@ -93,27 +92,39 @@ def what_ifs(
     questions  default: QUESTIONS
     must_fit   as in `simulate`
     """
+
+    def step(case: Case) -> StepResult:
+        return simulate(
+            case.job,
+            arch,
+            case.machine,
+            predict=case.predict,
+            kernel=case.kernel,
+            pace=case.pace,
+            stage=stage,
+            slower={stage or 0: case.slower} if case.slower else NONE_SLOWER,
+            must_fit=must_fit,
+        )
+
+    return answered(QUESTIONS if questions is None else questions, job, machine, step)
+
+
+def answered(
+    questions: Sequence[tuple[str, str, Callable[[J, Machine], C | None]]],
+    job: J,
+    machine: Machine,
+    step: Callable[[C], StepResult],
+) -> tuple[WhatIf, ...]:
+    """Every question whose change means something to a job, with the step of the changed one."""
     found = []
-    for name, why, change in QUESTIONS if questions is None else questions:
-        asked = change(job, machine)
-        if asked is None:
+    for name, why, change in questions:
+        case = change(job, machine)
+        if case is None:
             continue
         try:
-            step = simulate(
-                asked.job,
-                arch,
-                asked.machine,
-                predict=asked.predict,
-                kernel=asked.kernel,
-                pace=asked.pace,
-                stage=stage,
-                slower={stage or 0: asked.slower} if asked.slower else NONE_SLOWER,
-                must_fit=must_fit,
-            )
+            found.append(WhatIf(name, why, step(case)))
         except PlanError as no:
             found.append(WhatIf(name, why, None, str(no)))
-            continue
-        found.append(WhatIf(name, why, step))
     return tuple(found)
 
 
@@ -128,23 +139,6 @@ def share_changes(before: StepResult, after: StepResult) -> tuple[tuple[str, flo
     return tuple((kind, seconds) for kind, seconds in both if abs(seconds) > ROUNDING * before.step_time)
 
 
-def at_rate(machine: Machine, factor: float) -> Machine:
-    """The machine with NICs, their PCIe lanes, switch ports and cables `factor` times as fast.
-
-    Scale-up links, latencies, NCCL's settings and the PCIe slots of GPUs stay.
-    """
-    fabric = machine.network.fabric
-    nic = replace(
-        machine.nic, rate=machine.nic.rate * factor, pcie_bandwidth=machine.nic.pcie_bandwidth * factor
-    )
-    lane = machine.gpu.lane_to(nic) / machine.gpu.lane_to(machine.nic)
-    roles = [fabric.role == Role.SCALE_UP, fabric.role == Role.PCIE]
-    faster = np.select(roles, [1.0, lane], factor)
-    changed = replace(fabric, rate=fabric.rate * faster, capacity=fabric.capacity * np.repeat(faster, 2))
-    network = replace(machine.network, fabric=changed)
-    return replace(machine, network=network, nic=nic, alike=(machine.network, factor))
-
-
 def _free(job: TrainingJob, machine: Machine) -> Case | None:
     """No communication takes time; None for one GPU, which has none."""
     if job_gpus(job, machine.network.fabric) == 1:
@@ -156,27 +150,6 @@ def _free_between_servers(job: TrainingJob, machine: Machine) -> Case | None:
     if _in_one_server(job, machine):
         return None
     return Case(job, machine, predict=free_between_servers(machine))
-
-
-def free_between_servers(machine: Machine) -> Predict:
-    """Prices under which collectives that leave a server take no time, their part inside it neither."""
-    server = machine.network.fabric.server
-
-    def predict(
-        machine: Machine, op: Op, size: float, groups: Sequence[Communicator]
-    ) -> CollectivePrediction:
-        if any(bool((server[g.gpus] != server[g.gpus[0]]).any()) for g in groups):
-            return in_no_time(machine, op, size, groups)
-        return network_predict(machine, op, size, groups)
-
-    return predict
-
-
-def in_no_time(machine: Machine, op: Op, size: float, groups: Sequence[Communicator]) -> CollectivePrediction:
-    """A collective that is free."""
-    return CollectivePrediction(
-        op, size, len(groups[0]), len(groups), 0.0, 0.0, 0.0, "free", "none", (), None, 1.0, 1.0
-    )
 
 
 def _by_adam(job: TrainingJob, machine: Machine) -> Case | None:
@@ -339,11 +312,6 @@ def _no_work(job: TrainingJob, machine: Machine) -> Case | None:
         return None
     launched = _no_launches(job, machine)
     return launched and replace(launched, kernel=kernel_in_no_time)
-
-
-def kernel_in_no_time(operator: Operator) -> float:
-    """A kernel that is free."""
-    return 0.0
 
 
 QUESTIONS: tuple[Question, ...] = (

@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 
 from railwright.collectives.machine import Machine
 from railwright.compute import kernel_time
-from railwright.errors import PlanError
 from railwright.model.dlrm import Recommender
 from railwright.spec.recommendation import RecommendationJob
 from railwright.traffic.placement import can_relay
 from railwright.training.communication import Predict
 from railwright.training.costs import KernelTime
 from railwright.training.dlrm import gpus_of, simulate_recommendation
+from railwright.training.result import StepResult
 from railwright.training.step import slowed
 from railwright.training.whatif import (
     FREE_BETWEEN,
@@ -21,12 +21,10 @@ from railwright.training.whatif import (
     INFINITE_COMPUTE,
     SLOWER,
     WhatIf,
-    at_rate,
-    free_between_servers,
-    in_no_time,
-    kernel_in_no_time,
+    answered,
 )
 from railwright.training.whatif import QUESTIONS as OF_TRANSFORMERS
+from railwright.training.whatif_machine import at_rate, free_between_servers, in_no_time, kernel_in_no_time
 
 
 @dataclass(frozen=True)
@@ -51,20 +49,13 @@ def recommendation_what_ifs(
     job: RecommendationJob, model: Recommender, machine: Machine, questions: Sequence[Question] | None = None
 ) -> tuple[WhatIf, ...]:
     """Every change of some questions (default: QUESTIONS) that means something to this job, in order."""
-    found = []
-    for name, why, change in QUESTIONS if questions is None else questions:
-        asked = change(job, machine)
-        if asked is None:
-            continue
-        try:
-            step = simulate_recommendation(
-                asked.job, model, asked.machine, predict=asked.predict, kernel=asked.kernel
-            )
-        except PlanError as no:
-            found.append(WhatIf(name, why, None, str(no)))
-            continue
-        found.append(WhatIf(name, why, step))
-    return tuple(found)
+
+    def step(case: Case) -> StepResult:
+        return simulate_recommendation(
+            case.job, model, case.machine, predict=case.predict, kernel=case.kernel
+        )
+
+    return answered(QUESTIONS if questions is None else questions, job, machine, step)
 
 
 def _alone(job: RecommendationJob, machine: Machine) -> bool:

@@ -12,7 +12,6 @@ from typing import Literal
 from railwright.model.architecture import Transformer
 from railwright.model.pattern import Layer, is_routed, kinds_present
 from railwright.spec.training import TrainingJob
-from railwright.training.again import Again, again_of, counts_again, launched_again, layers_again
 from railwright.training.blocks import RECOMPUTED, Blocks
 from railwright.training.chain import BEFORE, Chain, take_turns, woven
 from railwright.training.communication import Prices
@@ -43,6 +42,7 @@ from railwright.training.lanes import Task, ahead_of, run
 from railwright.training.layers import embedding_of, head_of, operators_of
 from railwright.training.lockstep import Lockstep
 from railwright.training.lora import frozen
+from railwright.training.recompute import Again, again_of, counts_again, launched_again, layers_again
 from railwright.training.route import Chunk
 from railwright.training.schedule import SPLIT, TOGETHER, in_pairs, order_name, schedule_name
 from railwright.training.weights import weight_gradients

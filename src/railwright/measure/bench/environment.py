@@ -40,8 +40,7 @@ def world_of(environ: Mapping[str, str]) -> World:
         except ValueError:
             raise RailwrightError(
                 f"{launcher} set {rank}={environ[rank]} and {size}={environ[size]}, which are no rank and "
-                "size; "
-                "start it again in a clean environment"
+                "size; start it again in a clean environment"
             ) from None
         address = environ.get("MASTER_ADDR", "")
         if not address:
@@ -51,9 +50,8 @@ def world_of(environ: Mapping[str, str]) -> World:
             if not one_host:
                 raise RailwrightError(
                     f"{launcher} started {numbers[1]} processes on several hosts, but MASTER_ADDR is not "
-                    "set; "
-                    "export MASTER_ADDR=<a host of rank 0 that all can reach> (and MASTER_PORT, if 29400 "
-                    "is taken)"
+                    "set; export MASTER_ADDR=<a host of rank 0 that all can reach> (and MASTER_PORT, if "
+                    "29400 is taken)"
                 )
             address = "127.0.0.1"
         return World(launcher, numbers[0], numbers[1], numbers[2], address, port)

@@ -90,9 +90,8 @@ class Matrix:
                 out.append(f"{kind:<28} median {value / 1e9:8.2f} GB/s")
         for place, share in self.slow_ranks()[:_MOST]:
             out.append(
-                f"slow rank {place.rank} ({place.host}, rail {place.local}): {share:.0%} of the usual "
-                "with most "
-                "partners"
+                f"slow rank {place.rank} ({place.host}, rail {place.local}): {share:.0%} of the usual with "
+                "most partners"
             )
         pairs = self.slow_pairs()
         for a, b, share in pairs[:_MOST]:

@@ -84,10 +84,8 @@ def grid(places: Sequence[Place]) -> tuple[int, int]:
         counts = sorted({sum(p.host == h for p in places) for h in hosts})
         raise RailwrightError(
             f"the rail probe needs the same number of ranks on every host, in order; here {len(places)} "
-            "ranks sit "
-            f"on {len(hosts)} hosts with {', '.join(map(str, counts))} each: start as many processes on "
-            "each host, "
-            "ranks placed by host (torchrun does)"
+            f"ranks sit on {len(hosts)} hosts with {', '.join(map(str, counts))} each: start as many "
+            "processes on each host, ranks placed by host (torchrun does)"
         )
     return len(hosts), each
 

@@ -76,8 +76,7 @@ class BenchReport:
             *([f'# NCCL_TESTS_SPLIT="{self.split}"'] if self.split not in ("", "none") else []),
             f"# Collective test starting: {TESTS[self.op]}",
             f"# nThread 1 nGpus 1 minBytes {low} maxBytes {high} step: {factor}(factor) warmup iters: "
-            f"{warmup} "
-            f"iters: {iterations} agg iters: 1 validation: {int(checked)} graph: 0",
+            f"{warmup} iters: {iterations} agg iters: 1 validation: {int(checked)} graph: 0",
             "#",
             "# Using devices",
             *self._devices(),
@@ -137,8 +136,7 @@ class BenchReport:
         group = self._group_of()
         return [
             f"#  Rank {p.rank:2d} Group {group[p.rank]:2d} Pid {p.pid:6d} on {p.host:>10} device "
-            f"{p.local:2d} "
-            f"[{self.backend}] {p.device}"
+            f"{p.local:2d} [{self.backend}] {p.device}"
             for p in self.places
         ]
 

@@ -72,8 +72,8 @@ def open_session(backend: str | None = None) -> Iterator[Session]:
         dist: Any = import_module("torch.distributed")
     except ImportError:
         raise RailwrightError(
-            "railwright bench measures with PyTorch, which is not installed here; "
-            "install it into this environment: pip install torch"
+            "railwright bench measures with PyTorch, which is not installed here; install it into this "
+            "environment: pip install torch"
         ) from None
     world = world_of(os.environ)
     gpus = int(torch.cuda.device_count()) if torch.cuda.is_available() else 0

@@ -123,8 +123,8 @@ def _points(
     needs = scaled or (op in MODELLED and op not in ("broadcast", "sendrecv"))
     if needs and not parts and (scaled or any(_needs_ranks(r.halves[half]) for r in rows)):
         message = (
-            "the table does not tell over how many ranks it was measured; "
-            "say it with --ranks, like --ranks 16"
+            "the table does not tell over how many ranks it was measured; say it with --ranks, like --ranks "
+            "16"
         )
         raise SpecError([Mistake(file, table.line, 0, "", message)])
     factor = bus_factor(op, parts) if op in MODELLED and parts else 1.0  # type: ignore[arg-type]

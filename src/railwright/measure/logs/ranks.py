@@ -70,9 +70,9 @@ def estimate(op: str, rows: Sequence[Row], half: int, header: Header, given: int
         middle = sorted(spans)[len(spans) // 2]
         outside = [s[2] for s in spans if s[0] > middle[1] or s[1] < middle[0]]
         notes.append(
-            "busbw/algbw belongs to different rank counts in different rows "
-            f"(line {outside[0] if outside else rows[0].line} among others): "
-            "rows of several tests, or numbers changed by hand"
+            "busbw/algbw belongs to different rank counts in different rows (line "
+            f"{outside[0] if outside else rows[0].line} among others): rows of several tests, or numbers "
+            "changed by hand"
         )
         low, high = middle[0], middle[1]
     if low < 2 and high < 2:

@@ -114,7 +114,15 @@ def read_source(package: Package, gpu: Gpu, engine: str, version: str | None = N
             f"{NAME} {package.version}: none of the tables of {engine} {versions[engine]} for {gpu.name} "
             f"holds kernels that are read; name another version: {', '.join(known)}."
         )
-    return Source(gpu.name, engine, versions[engine], subject, package, lines, reduced)
+    return Source(
+        gpu=gpu.name,
+        engine=engine,
+        version=versions[engine],
+        subject=subject,
+        package=package,
+        lines=lines,
+        reduced=reduced,
+    )
 
 
 def subject_of(gpu: Gpu, system: str) -> Subject:

@@ -86,13 +86,13 @@ def read_step_log(path: Path) -> StepLog:
         )
     held = [step.reserved for step in found.steps.values() if step.reserved is not None] + found.reports
     return StepLog(
-        str(path),
-        found.frameworks[0],
-        tuple(found.steps.values()),
-        tuple(found.said.items()),
-        max(held, default=None),
-        found.before,
-        found.blurred,
+        file=str(path),
+        framework=found.frameworks[0],
+        steps=tuple(found.steps.values()),
+        said=tuple(found.said.items()),
+        reserved=max(held, default=None),
+        before=found.before,
+        blurred=found.blurred,
     )
 
 

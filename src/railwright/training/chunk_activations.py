@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from railwright.model.architecture import Transformer
 from railwright.model.pattern import Layer
 from railwright.spec.training import TrainingJob
-from railwright.training.again import layers_again
+from railwright.training.recompute import layers_again
 from railwright.training.route import Chunk
 from railwright.training.schedule import in_pairs
 

@@ -7,30 +7,32 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
 
-from railwright.model import head_activation_bytes, layer_activations, layer_gradient_bytes, layer_operators
-from railwright.model.activations import KEPT_INPUT, Recompute
+from railwright.model import layer_activations, layer_gradient_bytes, layer_operators
+from railwright.model.activations import Recompute
 from railwright.model.architecture import Operator, Transformer
 from railwright.model.kernels import ELEMENT
-from railwright.model.logits import WAITING_LOGIT_BYTES, KeptLoss
 from railwright.model.mixer_operators import mixer_working
-from railwright.model.norms import more_by_norm
 from railwright.model.operators import CoreAttention
 from railwright.model.pattern import PARTS, Layer, is_routed, made_as
 from railwright.model.sparse_kept import index_logits
 from railwright.model.tensor_lists import BEFORE_EXCHANGE, NARROW_OUTPUT, STORED
 from railwright.spec.training import TrainingJob
-from railwright.training.chunk_kept import Kept, chunk_kept, layer_at_work
+from railwright.training.chunk_activations import Kept, chunk_kept, layer_at_work
 from railwright.training.constants import constant
 from railwright.training.deepspeed import gradient_on_its_way, received_kept, sent_kept
-from railwright.training.eras import eager_parts, era_of, unfuses_loss
+from railwright.training.end_activations import (
+    OF_HEAD,
+    embedding_kept,
+    head_backward,
+    head_waiting,
+    joined_kept,
+)
+from railwright.training.eras import eager_parts, era_of
 from railwright.training.lora import inner_kept, is_needed
 from railwright.training.narrow import scaling_of
 from railwright.training.schedule import SHARED, in_pairs, order_name, route_of
-from railwright.training.sizes import tokens_of
+from railwright.training.sizes import sequence_ranks, tokens_of
 from railwright.training.stages import StageShape
-
-CUT: dict[KeptLoss, KeptLoss] = {"eager": "eager, cut", "compiled": "compiled, cut"}
-"""What PyTorch's losses are over tensor ranks (torchtitan's loss_parallel, on unless it is switched off)."""
 
 SCORE_BYTES = 4.0
 """Bytes per score of the layer at work: scores and softmax in 16 bits."""
@@ -43,9 +45,6 @@ MLP = (
     *(f"{part} up output{STORED}" for part in ("mlp", "expert", "shared")),
 )
 """Kept tensors of an MLP, or of experts, that its backward pass frees."""
-
-OF_HEAD = "gradient of the head"
-"""The part that its backward pass makes."""
 
 
 @dataclass(frozen=True)
@@ -69,14 +68,6 @@ class StageActivations:
     embedding_backward: dict[str, float]
 
 
-def dropout_of(job: TrainingJob) -> float:
-    """The dropout that a job is predicted with, of attention and of hidden states alike.
-
-    Source: Korthikanti et al. 2022 (arXiv 2205.05198), section 4.
-    """
-    return era_of(job).dropout
-
-
 def stage_activations(
     job: TrainingJob, arch: Transformer, shape: StageShape, unit_waits: bool | None = None
 ) -> StageActivations:
@@ -93,29 +84,30 @@ def stage_activations(
     layers = [chunk_kept(job, arch, chunk, kept, whole) for chunk in shape.chunks]
     chunks = tuple(
         sum(each[layers_away(job, len(each)) :])
-        + (_joined(job, arch) if chunk.head else sent_kept(job, arch))
-        + (sum(_embedded(job, arch)) if chunk.embedding else received_kept(job, arch))
+        + (joined_kept(job, arch) if chunk.head else sent_kept(job, arch))
+        + (sum(embedding_kept(job, arch)) if chunk.embedding else received_kept(job, arch))
         for chunk, each in zip(shape.chunks, layers, strict=True)
     )
     flowing = max((_gradients(job, arch, kind) for kind in kinds), default=0.0)
     head = any(chunk.head for chunk in shape.chunks)
+    embedding = any(chunk.embedding for chunk in shape.chunks)
     return StageActivations(
-        chunks,
-        _embedded(job, arch),
-        _waiting(job, arch) if head else 0.0,
-        {
+        chunks=chunks,
+        embedded=embedding_kept(job, arch),
+        waiting=head_waiting(job, arch) if head else 0.0,
+        always={
             "workspaces": constant("workspace_bytes"),
             "gradient placeholders": _placeholders(job, arch, kinds),
             **gradient_on_its_way(job, _largest(job, arch, shape)),
             "buffers of what a stage receives": _neighbours(shape) * sent_kept(job, arch),
         },
-        {
+        layer_backward={
             **layer_at_work(job, arch, shape.chunks, kept, whole, _output(job, arch)),
             "activation gradients": flowing,
             "layer on its way to the host": max(_layer_on_its_way(job, each) for each in layers),
         },
-        _head(job, arch, end) if head else {},
-        {"gradient of the embedding": end} if end and any(c.embedding for c in shape.chunks) else {},
+        head_backward=head_backward(job, arch, end) if head else {},
+        embedding_backward={"gradient of the embedding": end} if end and embedding else {},
     )
 
 
@@ -192,7 +184,7 @@ def layer_kept_parts(
         recompute=recompute,
         modules=layout.recompute_modules,
         attention=attention_kept(job),
-        dropout=dropout_of(job),
+        dropout=era_of(job).dropout,
         dtype="bf16" if job.lora else job.dtype,
         narrow=scaling_of(job),
         stored=job.activation_input_dtype == "fp8",
@@ -219,7 +211,7 @@ def _output(job: TrainingJob, arch: Transformer) -> float:
 
 def _hidden_states(job: TrainingJob, arch: Transformer) -> float:
     """One layer's output on one GPU. [byte]"""
-    return tokens_of(job) * ELEMENT * arch.hidden / _split(job)
+    return tokens_of(job) * ELEMENT * arch.hidden / sequence_ranks(job)
 
 
 def _gradients(job: TrainingJob, arch: Transformer, kind: Layer) -> float:
@@ -313,77 +305,7 @@ def _weight_products(
     return layer_operators(arch, kind, tp, tp, tp=tp, ep=ep, expert_tp=expert_tp).backward_weight
 
 
-def _head(job: TrainingJob, arch: Transformer, gradient: float) -> dict[str, float]:
-    """The head's backward pass: logits and their gradient, its gathered input, and its weight's gradient
-    before it is added to the main one."""
-    layout, rows, loss = job.layout, tokens_of(job), _loss(job)
-    logits = head_activation_bytes(
-        arch,
-        rows,
-        tp=layout.tensor,
-        sequence_parallel=layout.sequence_parallel,
-        loss=loss,
-        unfused=eager_parts(job),
-    )
-    if loss == "unfused":
-        logits += rows * ELEMENT * arch.vocab / layout.tensor
-    logits *= 1 + arch.mtp_layers
-    if "head" in job.dtype_also:
-        # the gradient of the logits at work is cast, straight and transposed
-        logits += rows * 2 * KEPT_INPUT[job.dtype] * arch.vocab / layout.tensor
-    parts = {"logits": logits, "activation gradients": rows * ELEMENT * arch.hidden}
-    if layout.tensor > 1 and layout.sequence_parallel:
-        parts["gathered input"] = rows * ELEMENT * arch.hidden
-    if gradient:
-        parts[OF_HEAD] = gradient
-    return parts
-
-
-def _waiting(job: TrainingJob, arch: Transformer) -> float:
-    """The inputs of final norm and head, and what the loss keeps (WAITING_LOGIT_BYTES). [byte]"""
-    layout, rows = job.layout, tokens_of(job)
-    logits = WAITING_LOGIT_BYTES[_loss(job)] * arch.vocab / layout.tensor
-    inputs = (2 + more_by_norm(arch, eager_parts(job))) * ELEMENT * arch.hidden / _split(job)
-    return rows * (1 + arch.mtp_layers) * (inputs + logits)
-
-
-def _loss(job: TrainingJob) -> KeptLoss:
-    """What a job's loss keeps of the logits.
-
-    Transformer Engine's keeps them in 16 bits and writes their gradient in place (Megatron-Bridge,
-    scripts/performance/utils/overrides.py, cross_entropy_fusion_impl 'te'); torchtitan and fms-fsdp call
-    PyTorch's cross entropy, or compile it (torchtitan since April 2025).  Others keep the softmax in fp32, or
-    as much (flash-attn's kernel: logits and their gradient in 16 bits).
-    """
-    kept = "unfused" if unfuses_loss(job) else era_of(job).kept_loss
-    return CUT.get(kept, kept) if job.layout.tensor > 1 else kept
-
-
-def _embedded(job: TrainingJob, arch: Transformer) -> tuple[float, ...]:
-    """What a pass keeps of the embedding, which no recomputation covers: the input of the norm behind it
-    (torch.nn.LayerNorm), and the mask of its dropout, a byte per element.
-
-    Source: Megatron-DeepSpeed at ae6277f5, megatron/mpu/layers.py, VocabParallelEmbedding.norm; DeepSpeed,
-    runtime/pipe/module.py, _is_checkpointable (transformer layers only).
-    """
-    elements = tokens_of(job) * arch.hidden / _split(job)
-    norm = ELEMENT * elements if arch.embedding_norm else 0.0
-    mask = elements if dropout_of(job) else 0.0
-    return tuple(size for size in (norm, mask) if size)
-
-
 def _neighbours(shape: StageShape) -> int:
     """Stages that a stage receives activations or gradients from."""
     ends = any(c.embedding for c in shape.chunks) + any(c.head for c in shape.chunks)
     return 2 - ends
-
-
-def _joined(job: TrainingJob, arch: Transformer) -> float:
-    """What multi-token prediction keeps beside its layers: two norms' inputs and the joining product's."""
-    inputs = 4 + 2 * more_by_norm(arch, eager_parts(job))
-    return arch.mtp_layers * tokens_of(job) * inputs * ELEMENT * arch.hidden / _split(job)
-
-
-def _split(job: TrainingJob) -> int:
-    """Tensor ranks that share the rows of what lies between products."""
-    return job.layout.tensor if job.layout.sequence_parallel else 1

@@ -18,7 +18,7 @@ from railwright.training.plan import check
 from railwright.training.result import HostMemory
 
 
-def foretold(job: TrainingJob, arch: Transformer, machine: Machine) -> tuple[str, ...]:
+def plan_warnings(job: TrainingJob, arch: Transformer, machine: Machine) -> tuple[str, ...]:
     """The warnings of a job's step that do not hang on its length, as `simulate` gives them.
 
     Raises PlanError where the layout is impossible.

@@ -1,4 +1,4 @@
-"""Attention to keys that an indexer chooses: which jobs no framework runs, and what is doubtful of others."""
+"""Sparse attention, to keys that an indexer chooses: jobs that no framework runs, and doubts about others."""
 
 from __future__ import annotations
 

@@ -1,0 +1,190 @@
+"""A layout as the configurations that NeMo and Megatron-Bridge take.
+
+Sources, read 2026-11-22: NeMo 2, nemo/lightning/pytorch/strategies/megatron_strategy.py (MegatronStrategy),
+and Megatron-Bridge 067f987, whose providers take the same fields of Megatron's configurations (Megatron-LM
+d98e8a6).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from railwright.model.architecture import Transformer
+from railwright.search.dispatcher import Hosts
+from railwright.search.export_megatron_words import unsaid
+from railwright.search.export_sharding import STRATEGIES, copies
+from railwright.search.export_transformer_config import (
+    communication,
+    fusions,
+    graphs,
+    muon,
+    optimizer_fields,
+    precision,
+    recomputation,
+    stages,
+)
+from railwright.spec.dataset import Data
+from railwright.spec.training import TrainingJob
+from railwright.training.communication import gradient_type
+
+TORCH = {"fp32": "torch.float32", "bf16": "torch.bfloat16", "fp16": "torch.float16", "fp8": "torch.uint8"}
+"""What arguments.py makes of the names of types (validate_args, dtype_map)."""
+
+ADAPTED = {"attention output": "linear_proj", "mlp up": "linear_fc1", "mlp down": "linear_fc2"}
+"""Modules that adapters are added to, beside those of queries, keys and values (LoRA.target_modules)."""
+
+
+class Part(NamedTuple):
+    """Keyword arguments of one of the objects that a run is configured by.
+
+    what  whose they are, and where it is defined; name  what they are called in the export
+    """
+
+    what: str
+    name: str
+    values: Mapping[str, Any]
+
+
+def nemo(job: TrainingJob, arch: Transformer, hosts: Hosts) -> list[str]:
+    """Keyword arguments of NeMo's MegatronStrategy and what goes into the configurations beside it."""
+    lines = unsaid(job, arch, hosts)
+    for what, name, values in _parts(job, arch, hosts):
+        lines += [f"# {what}", f"{name} = dict("]
+        lines += [f"    {key}={value!r}," for key, value in values.items()]
+        lines.append(")")
+    return lines
+
+
+def _parts(job: TrainingJob, arch: Transformer, hosts: Hosts) -> list[Part]:
+    found = [
+        Part(
+            "MegatronStrategy (nemo/lightning/pytorch/strategies/megatron_strategy.py)",
+            "strategy",
+            _strategy(job, arch),
+        ),
+        Part(
+            "its ddp=DistributedDataParallelConfig (megatron/core/distributed)",
+            "ddp",
+            _data_parallel(job, hosts),
+        ),
+        Part(
+            "the model's TransformerConfig (megatron/core/transformer); NeMo 2 sets its number formats by "
+            "MegatronMixedPrecision",
+            "model",
+            _model(job, arch, hosts),
+        ),
+        Part("the data module", "data", _data(job)),
+    ]
+    if held := _optimizer(job):
+        found.append(Part("the OptimizerConfig (megatron/core/optimizer)", "optimizer", held))
+    if job.lora:
+        targets = [name for target in job.lora.targets for name in _adapted(target, arch)]
+        adapters = {"target_modules": targets, "dim": job.lora.rank}
+        found.append(Part("llm.peft.LoRA; routed experts have no adapters here", "peft", adapters))
+    return found
+
+
+def _strategy(job: TrainingJob, arch: Transformer) -> dict[str, Any]:
+    """Sizes of groups, and stages."""
+    layout = job.layout
+    found: dict[str, Any] = {
+        "tensor_model_parallel_size": layout.tensor,
+        "pipeline_model_parallel_size": layout.pipeline,
+        "virtual_pipeline_model_parallel_size": layout.virtual_pipeline
+        if layout.virtual_pipeline > 1
+        else None,
+        "context_parallel_size": layout.context,
+        "sequence_parallel": layout.sequence_parallel and layout.tensor > 1,
+        "expert_model_parallel_size": layout.expert,
+    }
+    if arch.is_moe:
+        # always: Megatron-Bridge takes 1 where it is left out, Megatron the tensor-parallel size
+        found["expert_tensor_parallel_size"] = layout.expert_cut
+    found |= stages(job, arch)
+    if layout.zero >= 2:
+        found["save_ckpt_format"] = "fsdp_dtensor"  # MegatronStrategy refuses Megatron-FSDP without
+    return found
+
+
+def _by_matrix(job: TrainingJob) -> bool:
+    """Whether each data-parallel rank updates whole matrices of its own."""
+    return job.optimizer == "muon" and job.layout.zero > 0
+
+
+def _data_parallel(job: TrainingJob, hosts: Hosts) -> dict[str, Any]:
+    """What data-parallel ranks share, hide, and reduce in which type."""
+    layout, overlap = job.layout, job.overlap
+    sharded = layout.zero > 0 or bool(optimizer_fields(job))
+    found: dict[str, Any] = {
+        "use_distributed_optimizer": sharded and not _by_matrix(job),
+        "overlap_grad_reduce": overlap.dp,
+        "overlap_param_gather": overlap.dp and layout.zero > 0,
+        "grad_reduce_in_fp32": gradient_type(job) == "fp32",
+    }
+    if layout.zero >= 2:
+        found |= {"use_megatron_fsdp": True, "data_parallel_sharding_strategy": STRATEGIES[layout.zero]}
+        found["megatron_fsdp_main_grads_dtype"] = _Name(TORCH[gradient_type(job)])
+    if (instances := copies(job, hosts)) > 1:
+        found["num_distributed_optimizer_instances"] = instances
+    if "step" in job.cuda_graphs:  # nothing can be looked at inside one graph
+        found["check_for_nan_in_grad"] = False
+    return found
+
+
+def _model(job: TrainingJob, arch: Transformer, hosts: Hosts) -> dict[str, Any]:
+    """What the model's own layers are told of a layout."""
+    overlap = job.overlap
+    found: dict[str, Any] = {"recompute_granularity": None, "tp_comm_overlap": False}
+    if job.layout.virtual_pipeline > 1:
+        found |= {"overlap_p2p_comm": overlap.pp, "batch_p2p_comm": not overlap.pp}
+    found |= communication(job, arch, hosts) | recomputation(job, arch) | precision(job)
+    found |= fusions(job, arch, loss="te") | graphs(job, arch)
+    if "rotary" in job.unfused or arch.index_topk:
+        found["apply_rope_fusion"] = False
+    if "cpu_offloading_num_layers" in found:
+        found["cpu_offloading"] = True
+    return found
+
+
+def _data(job: TrainingJob) -> dict[str, Any]:
+    found = {
+        "micro_batch_size": job.micro_batch,
+        "global_batch_size": job.global_batch,
+        "seq_length": job.sequence,
+    }
+    if job.data.workers != Data().workers:
+        found["num_workers"] = job.data.workers
+    return found
+
+
+def _optimizer(job: TrainingJob) -> dict[str, Any]:
+    """The optimizer, where it is not Adam in fp32 on the GPU."""
+    found = optimizer_fields(job) | muon(job)
+    if not found:
+        return {}
+    if job.optimizer == "muon":
+        found |= {
+            "use_distributed_optimizer": False,
+            "use_layer_wise_distributed_optimizer": _by_matrix(job),
+        }
+    found = {k: _Name(TORCH[v]) if k.endswith("_dtype") else v for k, v in found.items()}
+    if job.master == "fp32" and job.optimizer == "adam":
+        found["store_param_remainders"] = False
+    return found
+
+
+def _adapted(target: str, arch: Transformer) -> tuple[str, ...]:
+    """Modules of one target of adapters."""
+    if target != "qkv":
+        return (ADAPTED[target],)
+    if arch.attention != "mla":
+        return ("linear_qkv",)
+    return ("linear_q_up_proj" if arch.q_lora else "linear_q_proj", "linear_kv_up_proj")
+
+
+class _Name(str):
+    """A name of Python's in keyword arguments that are written: without quotes."""
+
+    def __repr__(self) -> str:
+        return str(self)
