@@ -92,38 +92,6 @@ def test_tensors_at_their_most_are_what_memory_adds_up(
         assert found.allocated <= found.reserved <= 2 * found.allocated
 
 
-IN_8_BITS: list[tuple[Transformer, dict[str, object]]] = [
-    (DENSE, {}),
-    (DENSE, {"tensor": 4, "sequence_parallel": True}),
-    (DENSE, {"pipeline": 4, "zero": 1}),
-    (DENSE, {"context": 2, "context_kind": "all-to-all"}),
-    (DENSE, {"recompute": "selective", "recompute_modules": ("mlp",)}),
-    (MOE, {"expert": 8, "zero": 1}),
-    (MOE, {"expert": 4, "recompute": "selective", "recompute_modules": ("moe_act",)}),
-]
-
-
-@pytest.mark.parametrize("scaling", ["stage", "none"])
-@pytest.mark.parametrize(("arch", "layout"), IN_8_BITS)
-def test_they_are_with_attention_and_inputs_of_swiglu_in_8_bits(
-    arch: Transformer, layout: dict[str, object], scaling: str
-) -> None:
-    asked = {"dtype": "fp8", "amax_over": scaling, "dtype_also": ("attention",)}
-    wanted = wide(**layout).model_copy(update={**asked, "activation_input_dtype": "fp8"})
-    check(wanted, arch, FABRIC)
-    (kind,) = {kind for shape in stage_shapes(arch, wanted.layout) for c in shape.chunks for kind in c.layers}
-    asked = Requests()
-    entry = asked.take(2 * wanted.micro_batch * wanted.sequence * arch.hidden)
-    done, _ = forward(asked, _plans(wanted, arch, kind)[0], entry)
-    names = {name for name in done.held if name.endswith("in 8 bits")}
-    assert "query, key, value in 8 bits" in names
-    assert ("attention output in 8 bits" in names) == (scaling == "stage")
-    for stage in peak_memory(wanted, arch, FABRIC, CAPACITY).stages:
-        found = cached(wanted, arch, FABRIC, stage.stage)
-        assert found is not None
-        assert found.allocated == pytest.approx(stage.total - stage.parts[SYSTEM], rel=0.02)
-
-
 @pytest.mark.parametrize("dtype", ["bf16", "fp8", "mxfp8", "fp8_block", "nvfp4"])
 @pytest.mark.parametrize(
     "modules", [(), ("core_attn",), ("mlp",), ("ops",), ("moe_act",), ("layernorm", "moe")]

@@ -12,8 +12,14 @@ from railwright.model import layer_activations, layer_gradient_bytes, layer_oper
 from railwright.model.architecture import Transformer
 from railwright.spec.training import Layout, TrainingJob
 from railwright.training import simulate
+from railwright.training.allocator import Requests
+from railwright.training.cached import _plans, cached
 from railwright.training.host import launch_times
-from training_cases import MOE, job, machine
+from railwright.training.memory import SYSTEM, peak_memory
+from railwright.training.plan import check
+from railwright.training.stages import stage_shapes
+from railwright.training.tape import forward
+from training_cases import DENSE, MOE, job, machine, wide
 
 LLAMA = load_model("llama3-8b")
 MIXTRAL = load_model("mixtral-8x7b")
@@ -118,3 +124,38 @@ def test_refusals_say_why(arch: Transformer, what: dict[str, object], message: s
 def test_full_recomputation_saves_nothing_by_it() -> None:
     step = simulate(asked(layout=Layout(recompute="full")), LLAMA, machine(1), must_fit=False)
     assert any("activation_input_dtype fp8 saves nothing" in warning for warning in step.warnings)
+
+
+BLACKWELL = replace(machine(4).network.fabric, generation="blackwell")
+"""Current scaling of attention, and heads of other than 128, are Blackwell's."""
+
+IN_8_BITS: list[tuple[Transformer, dict[str, object]]] = [
+    (DENSE, {}),
+    (DENSE, {"tensor": 4, "sequence_parallel": True}),
+    (DENSE, {"pipeline": 4, "zero": 1}),
+    (DENSE, {"context": 2, "context_kind": "all-to-all"}),
+    (DENSE, {"recompute": "selective", "recompute_modules": ("mlp",)}),
+    (MOE, {"expert": 8, "zero": 1}),
+    (MOE, {"expert": 4, "recompute": "selective", "recompute_modules": ("moe_act",)}),
+]
+
+
+@pytest.mark.parametrize("scaling", ["stage", "none"])
+@pytest.mark.parametrize(("arch", "layout"), IN_8_BITS)
+def test_tensors_are_what_memory_adds_up_with_attention_and_inputs_of_swiglu_in_8_bits(
+    arch: Transformer, layout: dict[str, object], scaling: str
+) -> None:
+    formats = {"dtype": "fp8", "amax_over": scaling, "dtype_also": ("attention",)}
+    wanted = wide(**layout).model_copy(update={**formats, "activation_input_dtype": "fp8"})
+    check(wanted, arch, BLACKWELL)
+    (kind,) = {kind for shape in stage_shapes(arch, wanted.layout) for c in shape.chunks for kind in c.layers}
+    requests = Requests()
+    entry = requests.take(2 * wanted.micro_batch * wanted.sequence * arch.hidden)
+    done, _ = forward(requests, _plans(wanted, arch, kind)[0], entry)
+    names = {name for name in done.held if name.endswith("in 8 bits")}
+    assert "query, key, value in 8 bits" in names
+    assert ("attention output in 8 bits" in names) == (scaling == "stage")
+    for stage in peak_memory(wanted, arch, BLACKWELL, 80e9).stages:
+        found = cached(wanted, arch, BLACKWELL, stage.stage)
+        assert found is not None
+        assert found.allocated == pytest.approx(stage.total - stage.parts[SYSTEM], rel=0.02)
