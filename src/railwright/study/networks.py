@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from itertools import chain
+
 from railwright.catalog import load_catalog
-from railwright.fabric.doubting import Doubt, foreign, idle, slow_ports
+from railwright.fabric.doubting import Doubt, foreign, idle, slow_ports, unused
 from railwright.spec import override
 from railwright.spec.study import Study
 
@@ -18,7 +20,8 @@ def network_doubts(study: Study) -> tuple[str, ...]:
     changed = [(v.name, override(study, v.set)) for v in (*study.variants, *study.sensitivity)]
     for name, one in [("", study), *changed]:
         catalog = load_catalog(one.catalog)
-        for doubt in (*slow_ports(one.cluster, catalog), *foreign(one.cluster, catalog)):
+        always = slow_ports(one.cluster, catalog), foreign(one.cluster, catalog), unused(one.cluster, catalog)
+        for doubt in chain(*always):
             found.setdefault(doubt, name)
         if not _leaves_spines_out(one, study):
             for doubt in idle(one.cluster, catalog):
