@@ -181,7 +181,7 @@ def test_check_tells_what_loads_for_years_and_refuses_what_does_for_ever(tmp_pat
     file.write_text(STUDY.format(data="{size: 1 PB, storage: 1 MB/s}"))
     said = CliRunner().invoke(app, ["check", str(file)])
     assert said.exit_code == 2
-    assert "s.yaml:9:5: jobs.tune: loading the data of one step takes longer than a hundred" in said.stderr
+    assert "s.yaml:10:5: jobs.tune: loading the data of one step takes longer than a hundred" in said.stderr
 
 
 def test_check_says_of_a_recommendation_job_what_run_does() -> None:
