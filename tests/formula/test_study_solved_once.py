@@ -22,7 +22,7 @@ STUDY = load_study_text(
     "railwright: 1\nname: s\ncluster: {servers: 8, server: dgx-b200, compute: {family: rail-optimised, "
     "switch: qm9700, routing: ecmp}}\n"
 )
-"""GPUs whose PCIe lanes are as fast as their NICs': a Hopper GPU's own slot would stay where NICs get faster."""
+"""GPUs whose PCIe lanes are as fast as their NICs': a Hopper GPU's own slot stays where NICs get faster."""
 
 
 @pytest.fixture

@@ -32,6 +32,13 @@ def network_doubts(study: Study) -> tuple[str, ...]:
     )
 
 
+def compute_doubts(study: Study) -> tuple[str, ...]:
+    """What makes a collective of a study slower than its parts would, or leaves some of them out."""
+    catalog = load_catalog(study.catalog)
+    found = (*slow_ports(study.cluster, catalog), *unused(study.cluster, catalog))
+    return tuple(text for section, text in found if section == "cluster.compute")
+
+
 def _leaves_spines_out(changed: Study, study: Study) -> bool:
     """Whether a variant's network is another one without uplinks."""
     family = changed.cluster.compute.family
