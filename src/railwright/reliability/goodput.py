@@ -88,7 +88,9 @@ def goodput(
     nodes_each = held.nodes / held.servers
     enough = math.ceil(wanted[0].replayed / nodes_each)
     beyond = study.cluster.servers - held.servers - len(machine.network.fabric.lost)
-    kept = asked.spares if asked.spares is not None else beyond or enough
+    # What the cluster has beyond that is free for other work, and no cost of this run.
+    kept = min(beyond, max(enough, 1)) if beyond else enough
+    kept = kept if asked.spares is None else asked.spares
     mending = Mending(constant("repair_mean").value, recovery.hardware - recovery.detect, kept)
     by_name, spines = {p.name: p for p in parts}, study.cluster.compute.spare_spines
     found = network_faults(job, arch, machine, by_name, spines, mending, tell) if network else None
@@ -373,6 +375,11 @@ def _notes(
         notes.append(f"Spare servers: {kept}, fewer than the {enough} that 99 % of the time ask for.")
     elif asked.spares is None and not beyond:
         notes.append(f"Spare servers: {kept}, assumed beside the study's cluster, which has none to spare.")
+    elif asked.spares is None and kept < beyond:
+        notes.append(
+            f"Spare servers: {kept} of the {beyond} that the cluster has beyond the job, for 99 % of the "
+            "time; the others are free for other work, unless reliability.spares keeps them."
+        )
     notes.append(
         f"Spare nodes: independent failures would ask for {low.independent} at 99 %, the replayed trace for "
         f"{low.replayed}, and a cluster that fails together like the trace's own for {low.scaled}."
