@@ -217,9 +217,12 @@ def show_flops(value: float) -> str:
 
 
 def show_count(value: float) -> str:
-    """A number of things: exact with thousands separators below a million ('11,520'), then '46.7 billion'."""
+    """A number of things: exact with thousands separators below a million ('11,520'), then '46.7 billion',
+    and from where words end '3.2e+18'."""
     if abs(value) < 1e6:
         return f"{value:,.0f}"
+    if abs(value) >= 999.5e15:
+        return f"{value:.3g}"
     return _show(value, (("million", 1e6), ("billion", 1e9), ("trillion", 1e12), ("quadrillion", 1e15)))
 
 
@@ -260,7 +263,8 @@ def _show(value: float, steps: tuple[tuple[str, float], ...], first: dict[str, f
         if abs(value) >= (first or {}).get(candidate, scale) * (1 - 0.5e-3):
             unit, factor = candidate, scale
     number = value / factor
-    digits = f"{number:.0f}" if abs(number) >= 100 else f"{number:.3g}"
+    # Beyond 15 digits a figure is not read but counted: as a power of ten.
+    digits = f"{number:.0f}" if 100 <= abs(number) < 1e15 else f"{number:.3g}"
     return f"{digits} {unit}" if value else f"0 {unit}"
 
 

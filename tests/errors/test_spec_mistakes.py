@@ -75,6 +75,8 @@ KINDS = {
     "unknown unit": ("switch: qm9700", "switch: qm9700\n    lengths: {node_leaf: 10 mt}", ["s.yaml:9:26:", "did you mean 'm"]),
     "missing field": ("    sequence: 4096\n", "", ["s.yaml:10:5: jobs.0.sequence: missing (sequence length in tokens)"]),
     "text for a number": ("servers: 4", "servers: four", ["s.yaml:4:12: cluster.servers: 'four' is not allowed; write a whole number"]),
+    "letter behind a count": ("sequence: 4096", "sequence: 128k", ["s.yaml:12:15: jobs.0.sequence: '128k' is not allowed; write a whole number without letters, like 128000 or 131072"]),
+    "letter behind a budget": ("tokens: 2e9", "tokens: 1.5T", ["jobs.0.tokens: '1.5T' is not allowed; write a number without letters, like 1.5e12"]),
     "fraction for a count": ("servers: 4", "servers: 4.0", ["s.yaml:4:12: cluster.servers: 4.0 is not allowed; write a whole number, 4"]),
     "number for text": ("name: a study", "name: 7", ["s.yaml:2:7: name: 7 is not allowed; write text (put it in quotes: '7')"]),
     "out of range": ("servers: 4", "servers: 0", ["s.yaml:4:12: cluster.servers: 0 is out of range; it must be above 0"]),

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from railwright.errors import PlanError
+from railwright.model import load_model
 from railwright.spec.lora import Lora
 from railwright.spec.training import TrainingJob
 from railwright.training import simulate
@@ -142,6 +143,21 @@ def test_servers_too_few_for_the_experts_of_a_token() -> None:
 def test_expert_across_without_whole_servers() -> None:
     text = refusal(job(pipeline=8, expert=2, placement="expert-across"), MOE)
     assert "whole servers per pipeline stage" in text
+
+
+def test_adapters_that_fit_beside_frozen_weights_of_16_bits_are_told_so() -> None:
+    """FSDP's frozen shards have fp32 here; torchtune loads half as much.  Nothing is said where none fits."""
+    arch = load_model("llama-3.1-70b")
+    one = job(batch=16, sequence=8192, zero=3, recompute="full")
+    tuned = changed(one, lora=Lora(rank=16), software="fsdp-2025")
+    with pytest.raises(PlanError) as refused:
+        simulate(tuned, arch, machine(1, server="server-8x-l40s"))
+    text = str(refused.value)
+    # 70.6 billion weights over 8 GPUs, two bytes less each
+    assert "this GPU would hold about 16.5 GiB less (36.6 GiB)" in text
+    with pytest.raises(PlanError) as refused:
+        simulate(changed(tuned, sequence=131_072), arch, machine(1, server="server-8x-l40s"))
+    assert "16 bits" not in str(refused.value)
 
 
 def test_a_model_that_does_not_fit_says_what_would() -> None:

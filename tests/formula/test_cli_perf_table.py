@@ -1,7 +1,9 @@
 """`railwright perf` prints nccl-tests' table: the same columns, what they mean, and variants side by side."""
 
 import pytest
+from typer.testing import CliRunner
 
+from railwright.cli.main import app
 from railwright.cli.perf import OPS, op_named, side_by_side, sizes_between, table
 from railwright.cli.settings import SHORT, changes
 from railwright.collectives.prediction import CollectivePrediction
@@ -111,3 +113,16 @@ def test_every_short_name_is_a_field_of_the_study():
         for step in field.split("."):
             value = getattr(value, step)
         assert override(study, {field: value}) == study
+
+
+def test_nics_that_no_gpu_sends_through_are_told_below_the_table(tmp_path):
+    """`--compare server=…` with twice the NICs gained 0.0 % without a word."""
+    (tmp_path / "own.yaml").write_text("servers: {many: {like: dgx-h100, nics: 16}}\n")
+    (tmp_path / "s.yaml").write_text(
+        "railwright: 1\nname: s\ncatalog: own.yaml\n"
+        "cluster: {servers: 2, server: dgx-h100, compute: {family: rail-optimised, switch: qm9700}}\n"
+    )
+    asked = ["perf", "all_reduce", "-c", str(tmp_path / "s.yaml"), "-b", "1G", "-e", "1G"]
+    assert "NICs" not in CliRunner().invoke(app, asked).stdout
+    told = CliRunner().invoke(app, [*asked, "--compare", "server=many"]).stdout.splitlines()
+    assert told[-1].startswith("# ! server 'many' has 16 NICs for 8 GPUs")

@@ -151,6 +151,27 @@ def test_an_ethernet_nic_on_an_infiniband_switch_is_doubted():
     assert not plugged("mi350x-8", servers=1), "nothing crosses it"
 
 
+def test_nics_that_no_gpu_sends_through_are_told_with_what_would_be_meant(tmp_path):
+    """Twice the NICs were cables and switches that changed no prediction, and nothing said so."""
+    own = tmp_path / "own.yaml"
+    own.write_text("servers: {many: {like: dgx-h100, nics: 16}}\n")
+    catalog = load_catalog(own)
+    compute = ComputeNetwork(family="fat-tree", switch="qm9700")
+    asked = Cluster(servers=8, server="many", compute=compute)
+    ((section, text),) = fabric.doubts(asked, catalog)
+    assert section == "cluster.compute"
+    assert "16 NICs for 8 GPUs" in text
+    assert "8 of them carry nothing" in text
+    # What the warning says to write is taken, has as many ports, and is warned of no more.
+    written = text.split("under catalog, ")[1].removesuffix(".").replace(", and servers", "\nservers")
+    own.write_text(f"{written}\n".replace("like: many", "like: dgx-h100"))
+    meant = load_catalog(own)
+    pair = Cluster(servers=8, server="ours", compute=compute)
+    assert not fabric.doubts(pair, meant)
+    assert fabric.count(fabric.build(pair, meant), meant).node_leaf == 8 * 16
+    assert not fabric.doubts(asked.model_copy(update={"servers": 1}), catalog), "nothing crosses it"
+
+
 def test_any_switch_stands_for_those_that_only_the_maker_of_a_nic_has():
     """EFA's and Slingshot's switches are no parts of the catalogue."""
     assert not plugged("aws-p5")

@@ -161,6 +161,16 @@ def test_a_gpu_reaches_its_nic_through_the_slower_slot():
         assert (f.rate[f.role == Role.PCIE] == rate).all()
 
 
+def test_a_hopper_gpu_behind_a_connectx_8_keeps_its_own_slot(tmp_path):
+    """PCIe 5.0: H200 with NICs of 800 Gb/s were predicted to send 96 GB/s through 63."""
+    own = tmp_path / "own.yaml"
+    own.write_text("servers: {fast: {like: hgx-h200, nic: cx8-800}}\n")
+    compute = ComputeNetwork(family="single-switch", switch="sn5600")
+    f = fabric.build(Cluster(servers=2, server="fast", compute=compute), load_catalog(own))
+    assert (f.rate[f.role == Role.PCIE] == 63e9).all()
+    assert (f.rate[f.role == Role.NODE_LEAF] == 100e9).all()
+
+
 def test_a_cable_runs_at_its_slower_end():
     slow_spine = built(8, family="fat-tree", servers_per_group=4, switch="sn5600", spine_switch="qm9700")
     assert (slow_spine.rate[slow_spine.role == Role.NODE_LEAF] == 50e9).all()

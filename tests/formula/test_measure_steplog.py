@@ -11,6 +11,7 @@ from railwright.errors import PlanError
 from railwright.measure.step_compare import ComparedSteps, compare_steps
 from railwright.measure.step_words import words
 from railwright.measure.steplog import LoggedStep, StepLog, is_step_log, read_step_log
+from railwright.model import flops_per_token
 from railwright.spec.training import TrainingJob
 from railwright.training import simulate
 from training_cases import DENSE, job, machine
@@ -162,7 +163,17 @@ def test_what_explains_nothing_is_not_said_to() -> None:
     assert not any(one.fits for one in found.explanations)
     assert "No single change" in words(found)[1]
     assert words(found)[1].endswith("which part is longer than predicted.")
-    assert words(compared(20 * [predicted() / 9]))[1].endswith("which part is shorter than predicted.")
+    assert words(compared(20 * [predicted() / 1.3]))[1].endswith("which part is shorter than predicted.")
+
+
+@pytest.mark.parametrize(("over", "impossible"), [(0.99, False), (1.01, True)])
+def test_steps_beyond_the_peak_of_their_gpus_are_of_another_job(over: float, impossible: bool) -> None:
+    """At that pace 32 GPUs do 64 sequences' FLOPs, with half of the attention scores, at 989.4 TFLOP/s."""
+    flops = 64 * 1024 * flops_per_token(DENSE, 1024, "causal").total
+    found = compared(20 * [flops / (32 * 989.4e12) / over])
+    assert found.impossible is impossible
+    assert ("no step of this job can be so short" in words(found)[1]) is impossible
+    assert (found.explanations == ()) or not impossible
 
 
 def test_a_log_of_another_framework_is_told_what_to_predict_with() -> None:

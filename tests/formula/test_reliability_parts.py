@@ -254,6 +254,18 @@ def test_concurrent_faults_and_waits_of_a_trace_made_by_hand() -> None:
     assert shortage(trace, 10, rate, 2, 9 * DAY, 20)[0] == pytest.approx(np.zeros(20))
 
 
+def test_servers_beyond_the_spares_that_a_job_needs_are_no_cost_of_it() -> None:
+    """All that a job left were its spares: one on 8 of 18 servers was charged for every one of them."""
+    asked = asking()
+    few = asked.jobs[0].model_copy(update={"gpus": 64, "global_batch": 128})
+    half = asked.model_copy(update={"jobs": (few,)})
+    found = goodput(half, machine(), catalog(), network=False)
+    assert found.spares == max(found.enough[0], 1) < 10
+    assert any(f"Spare servers: {found.spares} of the 10 that" in note for note in found.notes)
+    kept = asking(spares=10).model_copy(update={"jobs": (few,)})
+    assert goodput(kept, machine(), catalog(), network=False).spares == 10
+
+
 @pytest.mark.parametrize("kind", ["blocking", "async", "memory", "two-level"])
 def test_the_answer_hangs_together(kind: str) -> None:
     asked = asking(checkpoint=Checkpoint.model_construct(**{**Checkpoint().__dict__, "kind": kind}))

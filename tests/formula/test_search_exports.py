@@ -15,6 +15,7 @@ from export_cases import CASES, exported
 from railwright.search.dispatcher import Hosts
 from railwright.search.export import export, study
 from railwright.search.result import Candidate
+from railwright.spec.dataset import Data
 from railwright.spec.load import load_study_text
 from railwright.spec.training import TrainingJob
 from railwright.training import simulate
@@ -136,3 +137,11 @@ def test_warnings_of_the_step_stand_in_an_export(form: str) -> None:
     step = replace(simulate(one, MOE, cluster), warnings=("case: a doubt.",))
     text = export(Candidate({}, one, step, 0.0, 0.0), MOE, Hosts.of(one, cluster), form)
     assert "# warning of the prediction: case: a doubt." in text.splitlines()
+
+
+@pytest.mark.parametrize("form", ["megatron", "nemo", "torchtitan", "study"])
+def test_an_export_says_that_its_time_has_no_wait_for_data_in_it(form: str) -> None:
+    slow = job(expert=4).model_copy(update={"data": Data(prepare="1 s")})
+    said = "# predicted without waiting for data"
+    assert said in exported((MOE, slow), form).splitlines()
+    assert said not in exported((MOE, job(expert=4)), form)

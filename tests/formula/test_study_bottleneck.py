@@ -110,13 +110,13 @@ def test_long_sequences_are_held_back_by_compute_and_the_network_is_not_blamed(t
 )
 def test_rings_that_wait_for_pcie_are_not_the_networks(server, what, words):
     """They leave their servers, but NICs twice as fast shorten the step by nothing: a slot's 63 GB/s do not
-    fill four NICs of 50.  A GPU alone with its NIC waits for that."""
+    fill four NICs of 50.  A GPU alone with its NIC waits for that, up to its own slot."""
     head = HEAD % (8, server, "rail-optimised")
     job = f"jobs:\n{JOB}sequence: 2048, global_batch: 64, layout: {{zero: 3, recompute: full}}}}\n"
     result = rw.run(load_study_text(head + job))
     rows = {row.name: row.effect for row in result.what_ifs}
     assert rows[FREE_BETWEEN] > 1
-    assert (rows["Network ×2"] > 0.5) == (what == "network")
+    assert (rows["Network ×2"] > 0.2) == (what == "network")
     assert result.bottleneck == what
     assert result.answer[1].startswith(words)
     assert ("between servers)" in result.answer[1].partition(";")[0]) == (what == "network")

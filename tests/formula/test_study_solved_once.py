@@ -19,9 +19,10 @@ from railwright.traffic.demand import Communicator
 from railwright.training.whatif_machine import at_rate
 
 STUDY = load_study_text(
-    "railwright: 1\nname: s\ncluster: {servers: 8, server: dgx-h100, compute: {family: rail-optimised, "
+    "railwright: 1\nname: s\ncluster: {servers: 8, server: dgx-b200, compute: {family: rail-optimised, "
     "switch: qm9700, routing: ecmp}}\n"
 )
+"""GPUs whose PCIe lanes are as fast as their NICs': a Hopper GPU's own slot stays where NICs get faster."""
 
 
 @pytest.fixture

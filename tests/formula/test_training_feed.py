@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from typer.testing import CliRunner
 
+from railwright.cli.main import app
 from railwright.errors import PlanError, SpecError
-from railwright.model.dlrm import Recommender
+from railwright.model.dlrm import Recommender, load_recommender
 from railwright.spec import load_study_text
 from railwright.spec.dataset import Data
 from railwright.spec.recommendation import RecommendationJob
@@ -17,8 +20,8 @@ from railwright.spec.training import TrainingJob
 from railwright.study import run
 from railwright.training import simulate
 from railwright.training.critical import critical_path
-from railwright.training.dlrm import simulate_recommendation
-from railwright.training.feed import feed_of
+from railwright.training.dlrm import foretold_of, simulate_recommendation
+from railwright.training.feed import feed_of, starving
 from railwright.training.placement import place
 from railwright.training.result import Feed, StepResult
 from training_cases import DENSE, job, machine
@@ -139,6 +142,56 @@ def test_the_rate_that_a_warning_names_is_enough() -> None:
     assert slow.feed is not None
     enough = slow.feed.server / alone
     assert step(LOADED, size="1 MB", storage=f"{enough!r} B/s").step_time == pytest.approx(alone)
+
+
+def starved(base: TrainingJob, **data: object) -> list[str]:
+    asked = reading(base, **data)
+    one = machine(SERVERS)
+    return starving(asked, DENSE, place(asked, one.network.fabric), one.gpu.peak_flops["bf16"])
+
+
+def test_loading_that_no_usual_pace_hides_is_told_without_a_step() -> None:
+    """More than ten times what the FLOPs of a step take at the peak of all GPUs."""
+    least = step(LOADED).model_flops / (32 * machine(SERVERS).gpu.peak_flops["bf16"])
+    for times, told in ((9.9, 0), (10.1, 1)):
+        rate = 32e6 / (times * least)
+        assert len(starved(LOADED, size="1 MB", storage=f"{rate!r} B/s")) == told
+    assert not starved(LOADED)
+
+
+@pytest.mark.parametrize("more", [0.0, 0.5])
+def test_the_whole_run_loads_so_long_by_hand(more: float) -> None:
+    """32 sequences a rank and step, an hour each and two workers: 16 h."""
+    budget = LOADED.model_copy(update={"tokens": (33 + more) * 64 * 1024})
+    (told,) = starved(budget, prepare="1 h")
+    assert told.startswith("Every step loads its data for 16 h at least, and the whole run (")
+    steps = 33 + more
+    assert f"({34 if more else 33} steps) for {16 * steps / 24:.3g} d" in told
+    assert "times the workers would keep up" in told
+
+
+def test_check_tells_what_loads_for_years_and_refuses_what_does_for_ever(tmp_path: Path) -> None:
+    """Before, both studies were called correct without a word, and `run` refused the second."""
+    file = tmp_path / "s.yaml"
+    file.write_text(STUDY.format(data="{prepare: 10 h}"))
+    said = CliRunner().invoke(app, ["check", str(file)])
+    assert said.exit_code == 0
+    assert "! tune: Every step loads its data for" in said.stdout
+    assert " years: " in said.stdout
+    file.write_text(STUDY.format(data="{size: 1 PB, storage: 1 MB/s}"))
+    said = CliRunner().invoke(app, ["check", str(file)])
+    assert said.exit_code == 2
+    assert "s.yaml:10:5: jobs.tune: loading the data of one step takes longer than a hundred" in said.stderr
+
+
+def test_check_says_of_a_recommendation_job_what_run_does() -> None:
+    slow = RecommendationJob(
+        name="r", model="dlrm-dcnv2", global_batch=65_536, samples=1e9, data=Data(prepare="1 s")
+    )
+    model = load_recommender(slow.model)
+    told = foretold_of(slow, model, machine(SERVERS))
+    assert told == simulate_recommendation(slow, model, machine(SERVERS)).warnings
+    assert "for its data" in told[-1]
 
 
 def test_samples_of_recommendation() -> None:

@@ -21,13 +21,18 @@ class Source:
     status: Status = "read"
 
 
-PCIE: dict[str, float] = {"volta": 15.75e9, "ampere": 31.5e9, "ada": 31.5e9, "cdna2": 31.5e9}
-"""Generation -> one direction of its x16 slot [byte/s]: 16 lanes of 16 GT/s, 128b/130b (PCIe 4.0), from the
-data sheets of A100 PCIe, L40, L40S, RTX 4090 and MI250X; of 8 GT/s (PCIe 3.0) from that of V100.  Later cards
-have PCIe 5.0, as the NICs beside them."""
-
 PCIE_5 = 63e9
 """One direction of a PCIe 5.0 x16 slot: 16 lanes of 32 GT/s, 128b/130b. [byte/s]"""
+
+PCIE: dict[str, float] = {
+    "volta": 15.75e9,
+    **dict.fromkeys(("ampere", "ada", "cdna2"), 31.5e9),
+    **dict.fromkeys(("hopper", "blackwell-rtx", "cdna3", "cdna4"), PCIE_5),
+}
+"""Generation -> one direction of its x16 slot [byte/s]: 16 lanes of 8 GT/s, 128b/130b (PCIe 3.0), from the
+data sheet of V100; of 16 GT/s (4.0) from those of A100 PCIe, L40, L40S, RTX 4090 and MI250X; of 32 GT/s (5.0,
+"128 GB/s" both ways) from those of H100, H200, RTX PRO 6000, MI300X and MI355X.  Blackwell's data centre GPUs
+have PCIe 6.0, and take the generation of the NICs beside them."""
 
 HOST_SHARE = 0.95
 """Share of a host's nominal memory that is there for processes; firmware and kernel keep the rest."""
@@ -62,13 +67,13 @@ class Gpu:
 
     @property
     def slot(self) -> float:
-        """One direction of its PCIe slot, whatever the NIC's is. [byte/s]"""
+        """One direction of its slot in a host of PCIe 5.0, whatever the NIC's is. [byte/s]"""
         return PCIE.get(self.generation, PCIE_5)
 
     def lane_to(self, nic: Nic) -> float:
         """One direction of the PCIe lane between it and a NIC: the slower of their slots. [byte/s]
 
-        Later cards than those in PCIE have the generation of the NICs beside them, PCIe 6.0 too.
+        GPUs that are not in PCIE have the generation of the NICs beside them, PCIe 6.0 too.
         """
         return min(nic.pcie_bandwidth, PCIE.get(self.generation, nic.pcie_bandwidth))
 

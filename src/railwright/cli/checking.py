@@ -238,12 +238,15 @@ def _check_training(job: TrainingJob, machine: Machine) -> list[str]:
 
 
 def _check_placed(job: TrainingJob, arch: Transformer, machine: Machine) -> None:
+    from railwright.training.feed import feed_of
     from railwright.training.fitting import check_memory
     from railwright.training.host_memory import check_host
+    from railwright.training.placement import place
 
     fabric = machine.network.fabric
     check_memory(job, arch, fabric, machine.gpu.hbm_bytes, machine.server)
     check_host(job, arch, fabric, machine.server, machine.gpu.hbm_bytes)
+    feed_of(job, arch, place(job, fabric))
     if _may_refuse(machine):
         from railwright.training import simulate
 
@@ -267,9 +270,12 @@ def _check_serving(job: ServingJob, machine: Machine) -> list[str]:
 
 def _check_recommendation(job: RecommendationJob, machine: Machine) -> list[str]:
     from railwright.model.dlrm import load_recommender
-    from railwright.training.dlrm import tables_of
+    from railwright.training.dlrm import gpus_of, tables_of
+    from railwright.training.feed import feed_of_samples
 
-    return _refusal(tables_of, job, load_recommender(job.model), machine)
+    model = load_recommender(job.model)
+    refused = _refusal(tables_of, job, model, machine)
+    return refused or _refusal(feed_of_samples, job, model, *gpus_of(job, machine.network.fabric))
 
 
 _CHECKS: dict[str, Callable[[Any, Machine], list[str]]] = {

@@ -63,6 +63,7 @@ def perf(
     from railwright import __version__
     from railwright.spec import override
     from railwright.study import perf as predict
+    from railwright.study.networks import compute_doubts
 
     if name == CUSTOM:
         if settings:
@@ -75,8 +76,9 @@ def perf(
         for line in table(curve):
             typer.echo(line)
         return
+    asked = [study]
     for text, fields in zip(compare or (), settings, strict=True):
-        override(study, fields, name=f"--compare {text}")
+        asked.append(override(study, fields, name=f"--compare {text}"))
 
     curves = predict(study, name, sizes, compare=settings)
     first = curves[0].points[0]
@@ -87,6 +89,8 @@ def perf(
         typer.echo("#")
         for line in side_by_side(curves, [study.as_written, *(compare or ())]):
             typer.echo(line)
+    for doubt in dict.fromkeys(doubt for one in asked for doubt in compute_doubts(one)):
+        typer.echo(f"# ! {doubt}")
 
 
 def op_named(text: str) -> str:

@@ -1,5 +1,6 @@
 """What is legal of a network and probably not what was meant: fields that do nothing in the fabric they make,
-switches many times slower than the NICs on them, and parts that speak different protocols."""
+switches many times slower than the NICs on them, parts that speak different protocols, and NICs that no GPU
+sends through."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from railwright.fabric.building import order, size
 from railwright.fabric.networks import SERVICES, service_order
 from railwright.fabric.plan import Order, Plan
 from railwright.spec.study import Cluster, SwitchedNetwork
-from railwright.units import listed, number, show_bit_rate
+from railwright.units import listed, number, show_bit_rate, show_rate
 
 Doubt = tuple[str, str]
 """The section of the study that a network stands in, and a sentence about it."""
@@ -31,8 +32,13 @@ OF_CORES = ("groups_per_pod", "core_oversubscription", "cores", "core_switch")
 
 
 def doubts(cluster: Cluster, catalog: Catalog) -> tuple[Doubt, ...]:
-    """All doubts about the networks of a cluster: `slow_ports`, `foreign`, then `idle`."""
-    return (*slow_ports(cluster, catalog), *foreign(cluster, catalog), *idle(cluster, catalog))
+    """All doubts about the networks of a cluster: `slow_ports`, `foreign`, `unused`, then `idle`."""
+    return (
+        *slow_ports(cluster, catalog),
+        *foreign(cluster, catalog),
+        *unused(cluster, catalog),
+        *idle(cluster, catalog),
+    )
 
 
 def slow_ports(cluster: Cluster, catalog: Catalog) -> tuple[Doubt, ...]:
@@ -59,6 +65,18 @@ def foreign(cluster: Cluster, catalog: Catalog) -> tuple[Doubt, ...]:
         if asked.servers > 1:
             found += ((section, text) for text in _foreign(asked))
     return tuple(found)
+
+
+def unused(cluster: Cluster, catalog: Catalog) -> tuple[Doubt, ...]:
+    """A doubt where a server has more compute NICs than GPUs: a GPU sends through one (`Fabric.nic_of_gpu`).
+
+    Nothing crosses the network of one machine.
+    """
+    with suppress(RailwrightError):
+        asked = order(cluster, catalog)
+        if asked.servers > 1 and asked.server.nics > asked.server.gpus:
+            return (("cluster.compute", _unused(asked)),)
+    return ()
 
 
 def idle(cluster: Cluster, catalog: Catalog) -> tuple[Doubt, ...]:
@@ -92,6 +110,22 @@ def _too_slow(asked: Order, port: float) -> str:
         f"NIC '{nic.name}' sends {show_bit_rate(nic.rate)} a port, {nic.rate / port:.3g} times as much as a "
         f"{where} ({show_bit_rate(port)}), at which its cables run; is another "
         f"{'switch' if parts == 1 else 'breakout'} meant?"
+    )
+
+
+def _unused(asked: Order) -> str:
+    """How many NICs carry nothing, and how to say that a GPU has several."""
+    server, nic = asked.server, asked.nic
+    each = server.nics // server.gpus
+    return (
+        f"server '{server.name}' has {number(server.nics, 'NIC')} for {number(server.gpus, 'GPU')}, and "
+        "every prediction sends what a GPU sends through one NIC: "
+        f"{server.nics - server.gpus} of them carry nothing. "
+        f"{each} NICs that a GPU uses together are one with {each} times the ports: in the file under "
+        "catalog, "
+        f"nics: {{own: {{like: {nic.name}, ports: {each * nic.ports}, pcie_bandwidth: "
+        f"{show_rate(each * nic.pcie_bandwidth)}}}}}, and servers: {{ours: {{like: {server.name}, nic: own, "
+        f"nics: {server.gpus}}}}}."
     )
 
 

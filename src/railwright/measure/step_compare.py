@@ -17,6 +17,8 @@ from railwright.model.architecture import Transformer
 from railwright.spec.training import Software, TrainingJob
 from railwright.training.cached import reserved
 from railwright.training.eras import era_of, eras
+from railwright.training.formats import job_peak
+from railwright.training.model_flops import job_flops_per_token
 from railwright.training.result import StepResult
 from railwright.training.sizes import job_gpus
 from railwright.training.step import simulate
@@ -106,6 +108,8 @@ class ComparedSteps:
     warm_up       the log has one line alone, which is of the warm-up that is left out of others
     measured      median of them
     predicted     the step, with the range that 80 % of measurements are expected in
+    peak, needed  dense peak of a GPU in the job's format, and what the measured step takes of each GPU, with
+                  causal attention scores, which none does without [flop/s]
     held          (reserved by the log's GPUs at most, by prediction), None where either does not say
     flops         what its own rate of FLOPs says; None where it prints none
     explanations  of a step outside the range, the nearest first
@@ -120,6 +124,8 @@ class ComparedSteps:
     warm_up: bool
     measured: float
     predicted: StepResult
+    peak: float
+    needed: float
     spread: Spread
     held: tuple[float, float] | None
     flops: LoggedFlops | None
@@ -130,6 +136,11 @@ class ComparedSteps:
     def ratio(self) -> float:
         """Measured over predicted."""
         return self.measured / self.predicted.step_time
+
+    @property
+    def impossible(self) -> bool:
+        """Whether the log's GPUs would be faster than they can be: it is not of the study's job."""
+        return self.needed > self.peak
 
     @property
     def verdict(self) -> str:
@@ -178,13 +189,15 @@ def compare_steps(log: StepLog, job: TrainingJob, arch: Transformer, machine: Ma
         warm_up=len(steps) == 1,
         measured=measured,
         predicted=predicted,
+        peak=job_peak(machine.gpu, job.dtype),
+        needed=job_flops_per_token(job, arch, "causal") * tokens / gpus / measured,
         spread=_spread([step.number for step in kept], settled),
         held=None if log.reserved is None or held is None else (log.reserved, float(held.reserved)),
         flops=logged_flops(log, kept, settled, job, arch, gpus),
         explanations=(),
         notes=tuple(notes),
     )
-    if compared.verdict in ("as expected", NOT_JUDGED):
+    if compared.verdict in ("as expected", NOT_JUDGED) or compared.impossible:
         return compared
     return replace(compared, explanations=_explained(compared, job, arch, machine))
 

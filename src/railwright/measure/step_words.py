@@ -82,6 +82,12 @@ def _than(change: float) -> str:
 
 
 def _explained(found: ComparedSteps) -> list[str]:
+    if found.impossible:
+        return [
+            f"It would take {show_flop_rate(found.needed)} of every GPU, whose peak is "
+            f"{show_flop_rate(found.peak)}: no step of this job can be so short. The log is of another "
+            "model, sequence, batch, number format or number of GPUs, or its times are not of whole steps."
+        ]
     if found.verdict in ("as expected", NOT_JUDGED):
         return []
     fits = [one for one in found.explanations if one.fits]

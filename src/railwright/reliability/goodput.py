@@ -79,7 +79,9 @@ def goodput(
     nodes_each = held.nodes / held.servers
     enough = math.ceil(wanted[0].replayed / nodes_each)
     beyond = study.cluster.servers - held.servers - len(machine.network.fabric.lost)
-    kept = asked.spares if asked.spares is not None else beyond or enough
+    # What the cluster has beyond that is free for other work, and no cost of this run.
+    kept = min(beyond, max(enough, 1)) if beyond else enough
+    kept = kept if asked.spares is None else asked.spares
     mending = Mending(constant("repair_mean").value, recovery.hardware - recovery.detect, kept)
     by_name, spines = {p.name: p for p in parts}, study.cluster.compute.spare_spines
     found = network_faults(job, arch, machine, by_name, spines, mending, tell) if network else None
@@ -109,7 +111,7 @@ def goodput(
         target=(asked.target, closed.longest_recovery(figures, asked.target)),
         network=found, tornado=swings, lemons=worst_tenth(held.nodes, out_rate),
         contradictions=contradictions(held.gpus, asked.rates),
-        notes=notes(study, machine.gpu.name, saved, Kept(kept, enough, wanted[0], assumed=not beyond)),
+        notes=notes(study, machine.gpu.name, saved, Kept(kept, enough, wanted[0], beyond)),
     )  # fmt: skip
     return replace(result, answer=answer(result))
 

@@ -18,13 +18,13 @@ from railwright.units import show_rate
 class Kept:
     """Spare servers that there are, those that 99 % of the time ask for, and how the latter were counted.
 
-    assumed  whether the study's cluster has none beyond its job's servers
+    beyond  servers that the study's cluster has beyond its job's
     """
 
     servers: int
     enough: int
     counted: Spares
-    assumed: bool
+    beyond: int
 
 
 def notes(study: Study, gpu: str, saved: CheckpointTimes, kept: Kept) -> tuple[str, ...]:
@@ -92,9 +92,14 @@ def _of_spares(asked: Reliability, kept: Kept) -> list[str]:
         found.append(
             f"Spare servers: {kept.servers}, fewer than the {kept.enough} that 99 % of the time ask for."
         )
-    elif asked.spares is None and kept.assumed:
+    elif asked.spares is None and not kept.beyond:
         found.append(
             f"Spare servers: {kept.servers}, assumed beside the study's cluster, which has none to spare."
+        )
+    elif asked.spares is None and kept.servers < kept.beyond:
+        found.append(
+            f"Spare servers: {kept.servers} of the {kept.beyond} that the cluster has beyond the job, for "
+            "99 % of the time; the others are free for other work, unless reliability.spares keeps them."
         )
     found.append(
         f"Spare nodes: independent failures would ask for {counted.independent} at 99 %, the replayed trace "

@@ -52,6 +52,8 @@ def export(candidate: Candidate, arch: Transformer, hosts: Hosts, form: str, tol
         era_of(job).allocator == "growing" or relies_on_growth(candidate.held, capacity)
     )
     head += [f"# {WARNED}{sentence}" for sentence in candidate.step.warnings]
+    if job.data != Data():
+        head.append("# predicted without waiting for data")
     if form in FRAMEWORKS:
         if lacks := FRAMEWORKS[form].lacks(job, arch, hosts.data):
             head.append(f"# {FRAMEWORKS[form].title} does not run this: {'; '.join(lacks)}")
@@ -88,8 +90,6 @@ def _outside(job: TrainingJob, arch: Transformer, hosts: Hosts) -> list[str]:
         found.append("the host waits for every kernel: export CUDA_LAUNCH_BLOCKING=1")
     if job.expert_imbalance > 1 and arch.is_moe:
         found.append(f"predicted with {job.expert_load:g} times the mean tokens at the busiest GPU's experts")
-    if job.data != Data():
-        found.append("predicted without waiting for data")
     return found
 
 

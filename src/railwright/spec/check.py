@@ -156,6 +156,10 @@ def flaw_of(error: Mapping[str, Any]) -> Flaw:
 
 _NUMBER = re.compile(r"[-+]?[0-9]+(\.[0-9]*)?([eE][-+]?[0-9]+)?")
 
+_COUNTED = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?([kKMGBT])")
+_POWERS = {"k": 3, "K": 3, "M": 6, "G": 9, "B": 9, "T": 12}
+"""Of ten, by the letters that people put behind counts of tokens."""
+
 _WANTED = {
     "string_type": "text",
     "int_type": "a whole number",
@@ -184,6 +188,8 @@ def _hint(kind: str, value: Any) -> str:
         return f", {int(value)}"
     if kind in ("int_type", "float_type") and isinstance(value, str) and _NUMBER.fullmatch(value):
         return _UNQUOTED
+    if kind in ("int_type", "float_type") and isinstance(value, str) and (said := _COUNTED.fullmatch(value)):
+        return _written_out(kind, float(said[1]), said[2])
     if (
         kind == "bool_type"
         and isinstance(value, str)
@@ -191,6 +197,15 @@ def _hint(kind: str, value: Any) -> str:
     ):
         return " (" + ("true" if value.lower() in ("on", "yes", "y") else "false") + ")"
     return ""
+
+
+def _written_out(kind: str, count: float, letter: str) -> str:
+    """What a count with a letter behind it may mean: '128k' tokens of a sequence are 131072 to most."""
+    plain = count * 10 ** _POWERS[letter]
+    if kind == "float_type":
+        return f" without letters, like {plain:g}".replace("e+", "e")
+    binary = f" or {count * 1024:.15g}" if letter in "kK" else ""
+    return f" without letters, like {plain:.15g}{binary}"
 
 
 def _say(value: Any) -> str:

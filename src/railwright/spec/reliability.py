@@ -110,8 +110,8 @@ class Reliability(Section):
     checkpoint: Checkpoint = Checkpoint()
     spares: Annotated[int, Field(ge=0)] | None = Field(
         default=None,
-        description="hot-spare servers; default: those of the cluster beyond the job, or, where it has none, "
-        "as many as 99 % of the time takes",
+        description="hot-spare servers; default: as many as 99 % of the time takes, of those that the "
+        "cluster has beyond the job where it has any",
     )
     elastic: bool = Field(
         default=False,

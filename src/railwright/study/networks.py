@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from itertools import chain
+
 from railwright.catalog import load_catalog
-from railwright.fabric.doubting import Doubt, foreign, idle, slow_ports
+from railwright.fabric.doubting import Doubt, foreign, idle, slow_ports, unused
 from railwright.spec import override
 from railwright.spec.study import Study
 
@@ -18,7 +20,8 @@ def network_doubts(study: Study) -> tuple[str, ...]:
     changed = [(v.name, override(study, v.set)) for v in (*study.variants, *study.sensitivity)]
     for name, one in [("", study), *changed]:
         catalog = load_catalog(one.catalog)
-        for doubt in (*slow_ports(one.cluster, catalog), *foreign(one.cluster, catalog)):
+        always = slow_ports(one.cluster, catalog), foreign(one.cluster, catalog), unused(one.cluster, catalog)
+        for doubt in chain(*always):
             found.setdefault(doubt, name)
         if not _leaves_spines_out(one, study):
             for doubt in idle(one.cluster, catalog):
@@ -27,6 +30,13 @@ def network_doubts(study: Study) -> tuple[str, ...]:
         f"{section} ('{name}'): {text}" if name else f"{section}: {text}"
         for (section, text), name in found.items()
     )
+
+
+def compute_doubts(study: Study) -> tuple[str, ...]:
+    """What makes a collective of a study slower than its parts would, or leaves some of them out."""
+    catalog = load_catalog(study.catalog)
+    found = (*slow_ports(study.cluster, catalog), *unused(study.cluster, catalog))
+    return tuple(text for section, text in found if section == "cluster.compute")
 
 
 def _leaves_spines_out(changed: Study, study: Study) -> bool:

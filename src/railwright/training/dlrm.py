@@ -173,8 +173,8 @@ def _room(job: RecommendationJob, model: Recommender, gpus: int, have: float) ->
 
 
 def recommendation_warnings(job: RecommendationJob, model: Recommender, machine: Machine) -> tuple[str, ...]:
-    """The warnings of a job's step that do not hang on its length. Raises as `tables_of` does."""
-    return _warnings(job, tables_of(job, model, machine), machine)
+    """The warnings of a job's step, that it waits for its data among them. Raises as the step does."""
+    return simulate_recommendation(job, model, machine).warnings
 
 
 def gpus_of(job: RecommendationJob, fabric: Fabric) -> tuple[int, int]:

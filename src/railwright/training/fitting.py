@@ -13,6 +13,7 @@ from railwright.model.architecture import Transformer
 from railwright.spec.training import Layout, TrainingJob
 from railwright.training.cached import is_held, reserved
 from railwright.training.eras import era_of
+from railwright.training.formats import has_fp32_shards
 from railwright.training.host_memory import fits_host
 from railwright.training.hosted import unoffered
 from railwright.training.memory import GIB, peak_memory
@@ -58,6 +59,25 @@ def check_memory(
         f"{job.name}: {arch.name} needs {memory.total / GIB:.1f} GiB on its fullest GPU, "
         f"{(memory.total - capacity) / GIB:.1f} GiB more than its {capacity / GIB:.1f} GiB ({parts}); "
         + _help(job, arch, fabric, capacity, server)
+        + _frozen(job, memory)
+    )
+
+
+def _frozen(job: TrainingJob, memory: Memory) -> str:
+    """That a job would fit with frozen weights loaded in 16 bits, which no era of ours does; '' where it
+    would not, or they are 16 bits already.
+
+    Source: torchtune, recipes/configs/llama3_1/70B_lora.yaml (dtype: bf16); `has_fp32_shards` for our eras.
+    """
+    if job.lora is None or not has_fp32_shards(job):
+        return ""
+    less = memory.parts["weights"] / 2
+    if memory.total - less > memory.capacity:
+        return ""
+    return (
+        f" Frozen weights are counted in fp32, as software {job.software} loads them; in 16 bits, as "
+        f"torchtune loads them, this GPU would hold about {less / GIB:.1f} GiB less "
+        f"({(memory.total - less) / GIB:.1f} GiB)."
     )
 
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from railwright.model import flops_per_token
 from railwright.model.architecture import Transformer
-from railwright.model.flops import product_macs
+from railwright.model.flops import Scores, product_macs
 from railwright.model.pattern import layer_kinds
 from railwright.spec.training import Layout, TrainingJob
 from railwright.training.lora import adapter_parameters
 
 
-def job_flops_per_token(job: TrainingJob, arch: Transformer) -> float:
+def job_flops_per_token(job: TrainingJob, arch: Transformer, scores: Scores = "full") -> float:
     """Model FLOPs of one token of a job; utilisation (MFU) and demand are made with them. [flop]
+
+    scores  as `flops_per_token` counts them; with 'causal' no step that computes its gradients does with less
 
     All weights train: 6 per weight that a token meets, and attention's scores (`flops_per_token`).
     Adapters beside frozen weights: a frozen weight has no gradient, so its product runs forward and for the
@@ -20,7 +22,7 @@ def job_flops_per_token(job: TrainingJob, arch: Transformer) -> float:
     without recomputation) for what does train.  With 6 for frozen weights a job would seem to use its GPUs
     half as well again as it does, and could pass their peak.
     """
-    whole = flops_per_token(arch, job.attended).total
+    whole = flops_per_token(arch, job.attended, scores).total
     if job.lora is None:
         return whole
     lora = job.lora

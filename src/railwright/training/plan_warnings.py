@@ -11,6 +11,8 @@ from railwright.spec.training import TrainingJob
 from railwright.training.constants import unmeasured
 from railwright.training.eras import pace_alone
 from railwright.training.experts import beyond_kernels, beyond_reach
+from railwright.training.feed import starving
+from railwright.training.formats import job_peak
 from railwright.training.host_memory import check_host, host_warnings
 from railwright.training.narrow import of_kernels
 from railwright.training.placement import Groups, place
@@ -19,15 +21,19 @@ from railwright.training.result import HostMemory
 
 
 def plan_warnings(job: TrainingJob, arch: Transformer, machine: Machine) -> tuple[str, ...]:
-    """The warnings of a job's step that do not hang on its length, as `simulate` gives them.
+    """The warnings of a job's step that do not hang on its length, as `simulate` gives them; and that it will
+    wait for its data, where no predicted length is needed to know it.
 
-    Raises PlanError where the layout is impossible.
+    Raises PlanError where the layout is impossible, or loading takes for ever.
     """
     fabric = machine.network.fabric
     doubtful = check(job, arch, fabric)
     host = check_host(job, arch, fabric, machine.server, machine.gpu.hbm_bytes)
     groups = place(job, fabric)
-    return warnings_of(job, arch, machine, doubtful, host, groups)
+    return (
+        *warnings_of(job, arch, machine, doubtful, host, groups),
+        *starving(job, arch, groups, job_peak(machine.gpu, job.dtype)),
+    )
 
 
 def warnings_of(
