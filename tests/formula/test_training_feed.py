@@ -20,7 +20,7 @@ from railwright.spec.training import TrainingJob
 from railwright.study import run
 from railwright.training import simulate
 from railwright.training.critical import critical_path
-from railwright.training.dlrm import foretold_of, simulate_recommendation
+from railwright.training.dlrm import recommendation_warnings, simulate_recommendation
 from railwright.training.feed import feed_of, starving
 from railwright.training.placement import place
 from railwright.training.result import Feed, StepResult
@@ -189,7 +189,7 @@ def test_check_says_of_a_recommendation_job_what_run_does() -> None:
         name="r", model="dlrm-dcnv2", global_batch=65_536, samples=1e9, data=Data(prepare="1 s")
     )
     model = load_recommender(slow.model)
-    told = foretold_of(slow, model, machine(SERVERS))
+    told = recommendation_warnings(slow, model, machine(SERVERS))
     assert told == simulate_recommendation(slow, model, machine(SERVERS)).warnings
     assert "for its data" in told[-1]
 
