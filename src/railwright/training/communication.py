@@ -76,6 +76,7 @@ class Prices:
     predict: Predict
     known: dict[tuple[str, str, float], Priced] = field(default_factory=dict)
     _asked: dict[tuple[Op, float, GroupKind], CollectivePrediction] = field(default_factory=dict)
+    _links: dict[tuple[Op, float, GroupKind], tuple[float, Uses]] = field(default_factory=dict)
 
     @classmethod
     def shared(cls, machine: Machine, groups: Groups, predict: Predict) -> Prices:
@@ -109,8 +110,13 @@ class Prices:
 
     def on_links(self, op: Op, size: float, kind: GroupKind) -> tuple[float, Uses]:
         """The part of a priced collective bound by links that others may use [s], and which those are."""
-        priced = self._asked.get((op, size, kind))
-        return (0.0, NICS) if priced is None else on_links(priced, self.crosses_servers(kind))
+        asked = op, size, kind
+        if asked not in self._links:
+            priced = self._asked.get(asked)
+            if priced is None:
+                return 0.0, NICS
+            self._links[asked] = on_links(priced, self.crosses_servers(kind))
+        return self._links[asked]
 
     def crosses_servers(self, kind: GroupKind) -> bool:
         """Whether any group of a kind has ranks on several servers."""

@@ -22,32 +22,31 @@ F, B, I, W, FB = range(5)  # noqa: E741  kinds of `route.Unit`
 
 
 @numba.njit(nogil=True)
-def _stretches(uses: Any, sharing: Any, crossing: int, stretch: Any) -> None:
-    """How many times as long as alone each of the lanes `sharing` takes, in place: `contention.stretches`."""
-    total, count = 0.0, 0
+def _stretches(busy: Any, part: Any, rest: Any, used: Any, stretch: Any) -> None:
+    """How many times as long as alone each lane takes that is on shared links, in place:
+    `contention.stretches`."""
+    crossing, count, total, wanted = 0, 0, 0.0, np.zeros(LANES)
     for n in range(LANES):
-        if sharing[n]:
-            stretch[n] = crossing if uses[n, 0] > 0.0 else 1.0
-            total += uses[n, 1] / stretch[n]
+        if busy[n] != -2 and part[n] <= 0.0 and rest[n] > 0.0 and used[n, 0] > 0.0:
+            crossing += 1
+    for n in range(LANES):
+        if busy[n] != -2 and part[n] <= 0.0 and rest[n] > 0.0:
+            stretch[n] = crossing if used[n, 0] > 0.0 else 1.0
+            wanted[count] = used[n, 1] / stretch[n]
+            total += wanted[count]
             count += 1
     if total <= 1.0:
         return
-    wanted = np.empty(count)
-    count = 0
-    for n in range(LANES):
-        if sharing[n]:
-            wanted[count] = uses[n, 1] / stretch[n]
-            count += 1
-    level, left = np.inf, 1.0
-    for want in np.sort(wanted):
-        if want * count > left:
-            level = left / count
+    level, left, sharers = np.inf, 1.0, count
+    for want in np.sort(wanted[:count]):
+        if want * sharers > left:
+            level = left / sharers
             break
         left -= want
-        count -= 1
+        sharers -= 1
     for n in range(LANES):
-        if sharing[n]:
-            stretch[n] *= max(1.0, uses[n, 1] / stretch[n] / level)
+        if busy[n] != -2 and part[n] <= 0.0 and rest[n] > 0.0:
+            stretch[n] *= max(1.0, used[n, 1] / stretch[n] / level)
 
 
 @numba.njit(nogil=True)
@@ -77,7 +76,7 @@ def _run(
     done = np.zeros(count, np.bool_)
     busy = np.full(LANES, -2, np.int64)  # -2 idle, -1 pending dp work, else a task
     part, rest, used = np.zeros(LANES), np.zeros(LANES), np.zeros((LANES, 2))
-    need, stretch, sharing = np.zeros(LANES), np.ones(LANES), np.zeros(LANES, np.bool_)
+    need, stretch = np.zeros(LANES), np.ones(LANES)
     now = last = 0.0
     while left > 0:
         for n in range(LANES):
@@ -85,7 +84,7 @@ def _run(
                 continue
             if n == DP and ends[0] < ends[1]:
                 busy[n], part[n], rest[n] = -1, waiting[ends[0]], waiting_wire[ends[0]]
-                used[n] = waiting_uses[ends[0]]
+                used[n, 0], used[n, 1] = waiting_uses[ends[0], 0], waiting_uses[ends[0], 1]
                 continue
             if head[n] == tail[n]:
                 continue
@@ -102,21 +101,20 @@ def _run(
                         break
             if ready:
                 busy[n], part[n], rest[n] = i, fixed[i], wire[i]
-                used[n] = uses[i]
+                used[n, 0], used[n, 1] = uses[i, 0], uses[i, 1]
                 if launches[i]:
                     part[n] = max(0.0, part[n] - ahead)
                 head[n] += 1
-        rate, crossing, together = 1.0, 0, 0
+        rate, sharing = 1.0, 0
         for n in range(LANES):
-            sharing[n] = busy[n] != -2 and part[n] <= 0.0 and rest[n] > 0.0
-            if busy[n] != -2 and n != COMPUTE and n != HOST and n != COPY:
-                rate = 1.0 / slowdown
-            if sharing[n]:
-                together += 1
-                crossing += used[n, 0] > 0.0
-                stretch[n] = 1.0
-        if together > 1:
-            _stretches(used, sharing, crossing, stretch)
+            if busy[n] != -2:
+                if n != COMPUTE and n != HOST and n != COPY:
+                    rate = 1.0 / slowdown
+                if part[n] <= 0.0 and rest[n] > 0.0:
+                    sharing += 1
+                    stretch[n] = 1.0
+        if sharing > 1:
+            _stretches(busy, part, rest, used, stretch)
         wait = np.inf
         for n in range(LANES):
             if busy[n] != -2:
@@ -151,12 +149,12 @@ def _run(
         waiting[ends[0]], waiting_wire[ends[0]] = part[DP], rest[DP]  # what it uses stands there
     elif busy[DP] >= 0:
         waiting[ends[1]], waiting_wire[ends[1]], tag[ends[1]] = part[DP], rest[DP], -1
-        waiting_uses[ends[1]] = used[DP]
+        waiting_uses[ends[1], 0], waiting_uses[ends[1], 1] = used[DP, 0], used[DP, 1]
         ends[1] += 1
     for q in range(head[DP], tail[DP]):
         i = queue[q]
         waiting[ends[1]], waiting_wire[ends[1]], tag[ends[1]] = fixed[i], wire[i], -1
-        waiting_uses[ends[1]] = uses[i]
+        waiting_uses[ends[1], 0], waiting_uses[ends[1], 1] = uses[i, 0], uses[i, 1]
         ends[1] += 1
     return now, last
 
