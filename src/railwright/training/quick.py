@@ -212,7 +212,7 @@ def _tasks(lists: list[list[Task]]) -> tuple[Arrays, NDArray[np.int64]]:
     ptr = np.zeros(len(every) + 1, np.int64)
     np.cumsum([*map(len, afters)], out=ptr[1:])
     arrays = (
-        np.array([_LANE[lane] for lane in lanes], np.int8),
+        np.array([*map(_LANE.__getitem__, lanes)], np.int8),
         np.array(durations, float) - wire,
         wire,
         _used(uses),
@@ -228,7 +228,9 @@ def _tasks(lists: list[list[Task]]) -> tuple[Arrays, NDArray[np.int64]]:
 def _used(uses: Sequence[Uses]) -> NDArray[np.float64]:
     """(tasks, 2) what each task uses; nearly always NICs alone, which need not be looked at one by one."""
     if uses.count(NICS) == len(uses):
-        return np.tile(np.array(NICS, float), (len(uses), 1))
+        found = np.empty((len(uses), 2))
+        found[:] = NICS
+        return found
     return np.array(uses, float).reshape(-1, 2)
 
 
