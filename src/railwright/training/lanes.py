@@ -162,14 +162,16 @@ def run(
             busy[n] = index
             active.append(n)
         assert active, "tasks wait for each other"
-        rate, sharing = 1.0, []
+        rate, sharing = 1.0, 0
         for n in active:
             if loud[n]:
                 rate = 1.0 / slowdown
             if fixed[n] <= 0 < wire[n]:
-                sharing.append(n)
-        if sharing:
-            for n, times in zip(sharing, stretches([uses[n] for n in sharing]), strict=True):
+                sharing += 1
+                stretch[n] = 1.0
+        if sharing > 1:
+            together = [n for n in active if fixed[n] <= 0 < wire[n]]
+            for n, times in zip(together, stretches([uses[n] for n in together]), strict=True):
                 stretch[n] = times
         # Until a task finishes or changes from its own pace to the shared one.
         needs = [
