@@ -268,6 +268,17 @@ LAST = replace(DENSE, mtp_layers=2)
 """The last of its stages has most parameters."""
 
 SLOW = {
+    "over PCIe slots": (DENSE, job(batch=32), {"tensor": (2, 4), "zero": (0, 1, 2, 3), "pipeline": (1, 2)}),
+    "experts over PCIe slots": (
+        MOE,
+        job(batch=32),
+        {"tensor": (1, 2), "expert": (2, 8), "pipeline": (1, 2), "virtual_pipeline": (1, 2)},
+    ),
+    "experts over PCIe slots, both ways": (
+        MOE,
+        job(batch=64),
+        {"tensor": (1, 2), "schedule": ("dualpipe", "dualpipe-v"), "pipeline": (2, 4)},
+    ),
     "gradients reduced in every microbatch": (
         LAST,
         job(batch=64, sequence=256),

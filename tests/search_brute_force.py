@@ -29,9 +29,11 @@ class Exact:
     job: TrainingJob
 
 
-def compare(base: TrainingJob, arch: Transformer, servers: int, space: Space) -> None:
+def compare(
+    base: TrainingJob, arch: Transformer, servers: int, space: Space, server: str = "dgx-h100"
+) -> None:
     """The search's best is the fastest of all, and no listed layout beats its bound."""
-    one = machine(servers)
+    one = machine(servers, server=server)
     result = search(base, arch, one, space, top=3, steps=0)
     exact = every_layout(base, arch, one, space)
     best, first = result.best[0], best_of(exact)

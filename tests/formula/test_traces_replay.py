@@ -235,13 +235,14 @@ def test_a_replayed_step_has_the_shares_of_the_predicted_one(name: str) -> None:
         assert told[kind] == pytest.approx(expected[kind], abs=off + 1e-9 * step.step_time), kind
 
 
+@pytest.mark.parametrize("server", ["dgx-h100", "server-8x-h100-pcie"])
 @pytest.mark.parametrize("name", LAYOUTS)
-def test_a_predicted_step_replays_to_its_time(name: str) -> None:
+def test_a_predicted_step_replays_to_its_time(name: str, server: str) -> None:
     """To 1e-9 of the step, plus the gradient norm where there are stages."""
-    moe, layout = LAYOUTS[name]
+    (moe, layout), on = LAYOUTS[name], machine(2, server=server)
     one = job(batch=32, sequence=512, **layout)  # type: ignore[arg-type]
-    made, step = step_trace(one, MOE if moe else DENSE, machine(2))
-    result = replay(made, machine(2))
+    made, step = step_trace(one, MOE if moe else DENSE, on)
+    result = replay(made, on)
     later = result.time - step.step_time
     assert later >= -1e-9 * step.step_time
     assert later <= 1e-9 * step.step_time + (GRADIENT_NORM if one.layout.pipeline > 1 else 0.0)

@@ -8,7 +8,9 @@ import pytest
 
 from railwright.training.chain import Chain, take_turns, woven
 from railwright.training.communication import Comm
+from railwright.training.contention import Uses
 from railwright.training.lanes import Begun, Task, drain, run
+from railwright.training.timeline import Lane
 
 
 def compute(seconds: float, *after: int) -> Task:
@@ -56,7 +58,7 @@ def test_two_communications_over_the_nics_get_half_each() -> None:
     assert {s.task.lane: s.end for s in done.spans} == pytest.approx({"dp": 1.8, "ep": 2.0})
 
 
-def test_communication_inside_servers_shares_nothing() -> None:
+def test_communication_inside_servers_shares_nothing_where_gpus_have_scale_up_links() -> None:
     tasks = [
         Task("dp", "dp gradients", "reduce_scatter", 1.0, wire=1.0),
         Task("ep", "ep dispatch", "all_to_all", 1.2),
@@ -166,3 +168,44 @@ def test_a_unit_is_over_when_it_is_computed_and_launched_and_does_not_wait_for_i
     assert [task.name for task in found[4:]] == ["dp gradients", "dp parameters"]
     assert all(set(task.after) == {0, 1} for task in found[4:])
     assert run(found).duration == pytest.approx(5.0)
+
+
+def crossing(seconds: float, slot: float) -> Task:
+    return Task("dp", "dp gradients", "reduce_scatter", seconds, wire=seconds, uses=Uses(True, slot))
+
+
+def inside(seconds: float, slot: float, lane: Lane = "tp") -> Task:
+    return Task(lane, "inside", "all_reduce", seconds, wire=seconds, uses=Uses(False, slot))
+
+
+def ends(*tasks: Task) -> dict[str, float]:
+    waits = Task("compute", "end", "wait", 0.0, tuple(range(len(tasks))))
+    return {s.task.lane: s.end for s in run([*tasks, waits]).spans if s.task.lane != "compute"}
+
+
+def test_two_communications_that_fill_a_pcie_slot_get_half_each() -> None:
+    # one through NICs, one inside its server: 1 s of each at half the pace, then the other 1 s alone
+    assert ends(crossing(1.0, 1.0), inside(2.0, 1.0)) == pytest.approx({"dp": 2.0, "tp": 3.0})
+    # and two inside
+    assert ends(inside(1.0, 1.0), inside(2.0, 1.0, "ep")) == pytest.approx({"tp": 2.0, "ep": 3.0})
+
+
+def test_what_needs_less_than_half_of_a_slot_keeps_its_pace() -> None:
+    # the NIC fills a quarter of the slot for 2 s; meanwhile the other has three quarters of it
+    assert ends(crossing(2.0, 0.25), inside(2.0, 1.0)) == pytest.approx({"dp": 2.0, "tp": 2.5})
+
+
+def test_a_slot_that_is_not_full_slows_nobody() -> None:
+    assert ends(crossing(2.0, 0.4), inside(2.0, 0.6)) == pytest.approx({"dp": 2.0, "tp": 2.0})
+
+
+def test_start_up_shares_no_slot() -> None:
+    # 0.5 s of start-up beside 0.5 s of the reduction, then 1 s each at half the pace
+    late = inside(1.5, 1.0)._replace(wire=1.0)
+    assert ends(crossing(1.5, 1.0), late) == pytest.approx({"dp": 2.5, "tp": 2.5})
+
+
+def test_two_through_nics_leave_room_in_the_slot_for_one_inside() -> None:
+    # each of the two has half of the NIC and so wants a quarter of the slot; the third has the other half
+    found = ends(crossing(1.0, 0.5), crossing(1.0, 0.5)._replace(lane="ep"), inside(1.0, 1.0))
+    assert found == pytest.approx({"dp": 2.0, "ep": 2.0, "tp": 2.0})

@@ -67,6 +67,19 @@ def test_brute_force_over_schedules(schedules: tuple[str, ...]) -> None:
     compare(job(batch=32), DENSE, 2, space)
 
 
+@pytest.mark.parametrize("arch", [DENSE, MOE], ids=["dense", "experts"])
+def test_brute_force_where_collectives_meet_on_pcie_slots(arch: Transformer) -> None:
+    axes = {"tensor": (1, 2, 4), "pipeline": (1, 2), "expert": (1, 4), "zero": (1, 2, 3), "micro_batch": (1,)}
+    fixed = {
+        "recompute": ("none",),
+        "sequence_parallel": (True,),
+        "overlap_pp": (True,),
+        "placement": ("packed",),
+    }
+    space = Space({**axes, **fixed, "overlap_tp": (True, False), "overlap_dp": (True, False)})
+    compare(job(batch=32), arch, 2, space, "server-8x-h100-pcie")
+
+
 @pytest.mark.parametrize(("leading", "every"), [(1, 2), (0, 3)])
 def test_brute_force_where_experts_alternate_with_dense_layers(leading: int, every: int) -> None:
     arch = replace(ALTERNATING, dense_layers=leading, expert_every=every)

@@ -268,8 +268,8 @@ def test_a_rate_changes_the_network_and_not_the_scale_up() -> None:
     "server", ["dgx-h100", "server-8x-h100-pcie", "server-8x-a100-pcie", "server-8x-l40s"]
 )
 def test_a_faster_network_moves_nothing_inside_servers(server: str) -> None:
-    """Nor does a slower one: GPUs without NVLink meet over their own slots."""
-    plan = job(tensor=8, sequence_parallel=True, gpus=16)
+    """Nor does a slower one: GPUs without NVLink meet over their own slots, with no gradients beside."""
+    plan = job(tensor=8, sequence_parallel=True, gpus=16, overlap=Overlap(dp=False))
     base = Machine.of(
         Cluster(servers=2, server=server, compute=ComputeNetwork(family="fat-tree", switch="qm9700")),
         load_catalog(),

@@ -10,10 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from railwright.collectives import predict
+from railwright.collectives.machine import Machine
 from railwright.errors import PlanError
 from railwright.spec.training import Overlap, TrainingJob
 from railwright.training import simulate
 from railwright.training.communication import Prices
+from railwright.training.contention import Uses
 from railwright.training.eras import Pace, era_of, pace_of
 from railwright.training.lanes import LANES, Task, run
 from railwright.training.offload import copy_times
@@ -109,8 +111,23 @@ def test_so_does_one_whose_passes_wait_for_launches(layout: dict[str, object]) -
     assert ran
 
 
-def _quick(asked: TrainingJob, arch: object, pace: Pace | None = None) -> float:
-    one = machine(2)
+@pytest.mark.parametrize("layout", LAYOUTS, ids=str)
+@pytest.mark.parametrize("arch", [DENSE, MOE], ids=["dense", "experts"])
+def test_so_does_one_whose_communications_meet_on_slots(layout: dict[str, object], arch: object) -> None:
+    one, experts, ran = machine(2, server="server-8x-h100-pcie"), {"expert": 2} if arch is MOE else {}, 0
+    for overlap in (Overlap(), Overlap(tp=True, ep=True)):
+        asked = job(batch=64, sequence=4096, overlap=overlap, **layout, **experts)
+        try:
+            expected = simulate(asked, arch, one).step_time  # type: ignore[arg-type]
+        except PlanError:
+            continue
+        assert _quick(asked, arch, one=one) == pytest.approx(expected, rel=1e-12)
+        ran += 1
+    assert ran
+
+
+def _quick(asked: TrainingJob, arch: object, pace: Pace | None = None, one: Machine | None = None) -> float:
+    one = one or machine(2)
     fabric = one.network.fabric
     check(asked, arch, fabric)  # type: ignore[arg-type]
     pace = pace or pace_of(asked, one.gpu, job_gpus(asked, fabric))
@@ -125,12 +142,13 @@ def _quick(asked: TrainingJob, arch: object, pace: Pace | None = None) -> float:
 def test_lanes_of_a_pass(seed: int, count: int, slowdown: float) -> None:
     """Random tasks on all lanes: the same duration and the same end of compute."""
     rng = random.Random(seed)
-    tasks = []
+    slots, tasks = rng.random() < 0.7, []
     for i in range(count):
         seconds = rng.choice([0.0, 1.0, 1.0, rng.random()])
         wire = rng.choice([0.0, seconds, seconds * rng.random()])
         after = tuple(sorted(rng.sample(range(i), rng.randint(0, min(i, 3)))))
-        tasks.append(Task(rng.choice(LANES[:8]), "x", "x", seconds, after, wire=wire))
+        uses = Uses(rng.random() < 0.5, rng.choice([0.0, 0.5, 1.0, rng.random()]) if slots else 0.0)
+        tasks.append(Task(rng.choice(LANES[:8]), "x", "x", seconds, after, wire=wire, uses=uses))
     expected = run(tasks, slowdown)
     last = max((s.end for s in expected.spans if s.task.lane == "compute"), default=0.0)
     ((duration, end),) = pass_times(tasks, slowdown)

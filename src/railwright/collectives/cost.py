@@ -24,11 +24,13 @@ class Wires:
 
     network   solved time at nominal link rates [s/byte]
     scale_up  of the busiest scale-up lane at its nominal rate [s/byte]
+    slot      of the busiest PCIe slot of GPUs without scale-up links, likewise (`busiest_slot`) [s/byte]
     """
 
     network: float
     scale_up: float
     path: Path = field(default_factory=Path)
+    slot: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,7 @@ class Cost:
     """Algorithm, protocol and terms of one collective of one group.
 
     filling  latency of the pipeline that a message fills and drains [s]
+    slot     how long the busiest PCIe slot carries it, at the rate that NCCL counts on [s]
     """
 
     algorithm: str
@@ -43,6 +46,7 @@ class Cost:
     family: Family
     terms: tuple[Term, ...]
     filling: float
+    slot: float = 0.0
 
     @property
     def time(self) -> float:
@@ -94,7 +98,9 @@ def collective(
             "filling and draining the pipeline of chunks",
         ),
     )
-    return Cost(algorithm, protocol, family, terms, filling)
+    carried = size * rule.wire(protocol) / usable_share(family, profile)
+    slot = carried * wires.slot * group.lane / group.usable_lane
+    return Cost(algorithm, protocol, family, terms, filling, slot)
 
 
 def point_to_point(
@@ -106,8 +112,10 @@ def point_to_point(
     family = as_measured(family_of(group, "p2p"), profile)
     latency = p2p.steps(op, size, group, settings.pxn, wires.path)
     usable = group.lane / (group.usable_pair if op == "sendrecv" else group.usable_lane)
-    bandwidth = size * p2p.wire(protocol) / usable_share(family, profile)
-    bandwidth *= max(wires.network * group.nic_rate / group.usable_nic, wires.scale_up * usable)
+    carried = size * p2p.wire(protocol) / usable_share(family, profile)
+    slot = carried * wires.slot * group.lane / group.usable_lane
+    network = carried * wires.network * group.nic_rate / group.usable_nic
+    bandwidth = max(network, carried * wires.scale_up * usable, slot)
     posting = p2p.posting_seconds(
         op, size, group, settings.pxn, settings.sub_message_share, settings.p2p_net_chunk
     )
@@ -128,7 +136,7 @@ def point_to_point(
             "filling and draining the pipeline of chunks",
         ),
     )
-    return Cost("p2p", protocol, family, terms, latency)
+    return Cost("p2p", protocol, family, terms, latency, slot)
 
 
 def on_healthy_fabric(op: Op, size: float, group: Group, settings: NcclSettings) -> Cost:

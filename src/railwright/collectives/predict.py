@@ -21,6 +21,7 @@ from railwright.collectives.machine import Machine, is_multiple
 from railwright.collectives.prediction import CollectivePrediction, Op
 from railwright.collectives.rates import bus_factor
 from railwright.collectives.sent import as_sent, hashed_as
+from railwright.collectives.slots import busiest_slot
 from railwright.errors import PlanError
 from railwright.fabric.graph import Role
 from railwright.network.solution import Bottleneck, Network, Solution
@@ -145,6 +146,7 @@ def _one(
         rare_low=rare_low,
         rare_high=rare_high,
         filling=cost.filling,
+        slot=cost.slot,
     )
 
 
@@ -206,7 +208,8 @@ def _solved(
     lanes = np.repeat(fabric.role == Role.SCALE_UP, 2) & (fabric.capacity > 0)
     busiest = float(np.max(solution.load[lanes] / fabric.capacity[lanes], initial=0.0))
     network = solution.time if np.any(across) else 0.0
-    return Wires(network / UNIT, busiest / UNIT, path), solution.bottleneck
+    slot = busiest_slot(fabric, demands)
+    return Wires(network / UNIT, busiest / UNIT, path, slot / UNIT), solution.bottleneck
 
 
 def _slowest_mean(

@@ -62,6 +62,8 @@ class CollectivePrediction:
     error_low, error_high   80 % band of measured/predicted for this family (0.9, 1.2), and its source
     rare_low, rare_high     98 % band, likewise; 0 and infinity where nobody has made one
     filling  latency of the pipeline that the message fills, hidden or not [s]
+    slot     how long the busiest PCIe slot carries it where GPUs have no scale-up links, at the rate that
+             NCCL counts on; else 0 [s]
     """
 
     op: Op
@@ -81,9 +83,15 @@ class CollectivePrediction:
     rare_low: float = 0.0
     rare_high: float = float("inf")
     filling: float = 0.0
+    slot: float = 0.0
 
     @property
     def bandwidth_bound(self) -> float:
         """The part of `time` in which links carry the message: start-up and steps go at their own pace,
         whatever else runs. [s]"""
         return min(self.time, sum(term.seconds for term in self.terms if term.name == "bandwidth"))
+
+    @property
+    def slot_share(self) -> float:
+        """Part of the busiest PCIe slot that the message fills meanwhile, 0 to 1."""
+        return min(1.0, self.slot / self.bandwidth_bound) if self.slot else 0.0

@@ -14,19 +14,22 @@ import numpy as np
 
 from railwright.collectives import predict as network_predict
 from railwright.collectives.machine import Machine
-from railwright.collectives.prediction import CollectivePrediction, Op
+from railwright.collectives.prediction import Op
 from railwright.traces.graph import Group, Node, StepTrace
 from railwright.traces.refusal import too_large
 from railwright.traffic.demand import Communicator
 from railwright.training.communication import Predict
+from railwright.training.contention import NICS, Uses, on_links
 
 
 @dataclass(frozen=True)
 class Price:
-    """seconds of one communication alone; `wire` of them, the last ones, are bound by NICs [s]."""
+    """seconds of one communication alone; `wire` of them, the last ones, are bound by links that others may
+    use [s], and `uses` says by which."""
 
     seconds: float
     wire: float
+    uses: Uses = NICS
 
 
 @dataclass
@@ -56,10 +59,10 @@ class Prices:
         """Of one collective, or of one of the equal parts it is sent in."""
         assert node.op is not None
         whole = self._price(self._families[node.group], node.op, node.size)
-        return Price(whole.seconds / node.parts, whole.wire / node.parts)
+        return Price(whole.seconds / node.parts, whole.wire / node.parts, whole.uses)
 
     def message(self, source: int, target: int, size: float, of_ring: bool = False) -> Price:
-        """Of one send.  A step of a ring shares NICs with other communication, one between stages does not
+        """Of one send.  A step of a ring shares links with other communication, one between stages does not
         (as in `training`)."""
         price = self._price(self._lines[source, target, size], "sendrecv", size)
         return price if of_ring else Price(price.seconds, 0.0)
@@ -82,14 +85,12 @@ class Prices:
                 self._known[key] = Price(0.0, 0.0)
             else:
                 answer = (self.predict or network_predict)(self.machine, op, size, family)
-                self._known[key] = Price(answer.time, self._wire(answer, family))
+                self._known[key] = Price(answer.time, *on_links(answer, self._crosses(family)))
         return self._known[key]
 
-    def _wire(self, answer: CollectivePrediction, family: tuple[Communicator, ...]) -> float:
+    def _crosses(self, family: tuple[Communicator, ...]) -> bool:
         server = self.machine.network.fabric.server
-        if not any(bool((server[one.gpus] != server[one.gpus[0]]).any()) for one in family):
-            return 0.0
-        return answer.bandwidth_bound
+        return any(bool((server[one.gpus] != server[one.gpus[0]]).any()) for one in family)
 
     def _communicator(self, group: Group) -> Communicator:
         return Communicator(np.array([self.trace.gpus[r] for r in group.ranks], np.int32), group.name)

@@ -2,8 +2,8 @@
 
 A rank computes one thing at a time, and its host and its copies do one thing at a time each; the collectives
 of a group run in program order, as a communicator's do.  A collective begins when its last member has reached
-it and takes what `pricing` says; communications that cross servers and meet on a rank share its NIC evenly in
-the part that is bound by bandwidth (as in `training.lanes`).  A send does not wait for its receiver.
+it and takes what `pricing` says; communications that meet on a rank share its links in the part that is bound
+by bandwidth (`training.contention`).  A send does not wait for its receiver.
 Computing takes what the trace says: what communication beside it slowed down is in there already.
 Of ranks that are all alike (`StepTrace.alike`) the first is placed and stands for all: they begin together,
 do the same, and a collective takes the same in all groups of its family, so nobody ever waits for anybody.
@@ -22,6 +22,7 @@ from railwright.errors import PlanError
 from railwright.traces.graph import ALONE, Node, StepTrace
 from railwright.traces.pricing import Price, Prices
 from railwright.training.communication import Predict
+from railwright.training.contention import Uses, stretches
 
 MOST_NODES = 3_000_000
 """Nodes of all ranks that are placed, together: about 3 GB, and a minute of one core."""
@@ -60,7 +61,8 @@ class _Transfer:
     ranks: tuple[int, ...]
     members: list[tuple[int, int]]
     since: float
-    sharing: int = 1
+    uses: Uses
+    stretch: float = 1.0
     version: int = 0
 
 
@@ -234,27 +236,40 @@ class _Replay:
         self.counter += 1
         key = self.counter
         ranks = tuple(rank for rank, _ in members)
-        self.transfers[key] = _Transfer(price.seconds - price.wire, price.wire, ranks, members, now)
+        self.transfers[key] = _Transfer(
+            price.seconds - price.wire, price.wire, ranks, members, now, price.uses
+        )
         if price.seconds - price.wire <= 0 and price.wire > 0:
             self._onto(key, now)
         else:
             self._push(now + price.seconds - price.wire, 1, key, 0)
 
     def _onto(self, key: int, now: float) -> None:
-        """A transfer begins the part that is bound by NICs; those it meets slow down."""
+        """A transfer begins the part that is bound by links; those it meets slow down."""
         for rank in self.transfers[key].ranks:
             self.on_rank[rank].add(key)
         self._shared(key, now)
 
     def _shared(self, key: int, now: float) -> None:
         touched = sorted({other for rank in self.transfers[key].ranks for other in self.on_rank[rank]})
+        known: dict[tuple[int, ...], dict[int, float]] = {}
         for other in touched:
             one = self.transfers[other]
-            one.wire = max(0.0, one.wire - (now - one.since) / one.sharing) if one.version else one.wire
+            one.wire = max(0.0, one.wire - (now - one.since) / one.stretch) if one.version else one.wire
             one.since = now
-            one.sharing = max(len(self.on_rank[rank]) for rank in one.ranks)
+            one.stretch = max(self._stretch(other, rank, known) for rank in one.ranks)
             one.version += 1
-            self._push(now + one.wire * one.sharing, 1, other, one.version)
+            self._push(now + one.wire * one.stretch, 1, other, one.version)
+
+    def _stretch(self, key: int, rank: int, known: dict[tuple[int, ...], dict[int, float]]) -> float:
+        """How many times as long as alone a transfer takes beside the others on a rank.
+
+        known  of those that met elsewhere, which are the same ones on most ranks
+        """
+        met = tuple(sorted(self.on_rank[rank]))
+        if met not in known:
+            known[met] = dict(zip(met, stretches([self.transfers[one].uses for one in met]), strict=True))
+        return known[met][key]
 
     def _progress(self, key: int, now: float) -> None:
         """A transfer's own part, or all of it, is over."""

@@ -162,7 +162,7 @@ def _task(
 ) -> Task:
     purpose = f"{PURPOSE[bucket.kind]} {what}"
     seconds = prices.time("dp", purpose, op, size, group)
-    return Task("dp", purpose, op, seconds, after, bucket.first, size, prices.wire(op, size, group))
+    return Task("dp", purpose, op, seconds, after, bucket.first, size, *prices.on_links(op, size, group))
 
 
 def gate_of(buckets: Sequence[Bucket], offset: int) -> dict[int, int]:

@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import Literal
 
 from railwright.training.communication import Comm
+from railwright.training.contention import NICS, Uses
 from railwright.training.lanes import Task
 from railwright.training.timeline import Lane
 
@@ -54,8 +55,8 @@ class Chain:
             return tuple([here + d for d in after])
 
         self.tasks += [
-            Task(lane, name, kind, seconds, moved(after), layer, size, wire)
-            for lane, name, kind, seconds, after, _, size, wire in part.tasks
+            Task(lane, name, kind, seconds, moved(after), layer, size, wire, uses)
+            for lane, name, kind, seconds, after, _, size, wire, uses in part.tasks
         ]
         self.cuts += [here + cut for cut in part.cuts]
         self.tail = moved(part.tail)
@@ -173,7 +174,9 @@ class Chain:
         self.tail = (last,)
 
     def _send(self, comm: Comm, after: tuple[int, ...]) -> int:
-        return self._put(comm.lane, comm.purpose, comm.op, comm.seconds, after, comm.size, comm.wire)
+        return self._put(
+            comm.lane, comm.purpose, comm.op, comm.seconds, after, comm.size, comm.wire, comm.uses
+        )
 
     def _put(
         self,
@@ -184,8 +187,9 @@ class Chain:
         after: tuple[int, ...],
         size: float = 0.0,
         wire: float = 0.0,
+        uses: Uses = NICS,
     ) -> int:
-        self.tasks.append(Task(lane, name, kind, seconds, after, self.layer, size, wire))
+        self.tasks.append(Task(lane, name, kind, seconds, after, self.layer, size, wire, uses))
         return len(self.tasks) - 1
 
 
@@ -206,10 +210,11 @@ def take_turns(chains: list[Chain]) -> list[Task]:
     turns = sorted((*turn, which, end) for which, chain in enumerate(chains) for turn, end in _turns(chain))
     for _layer, _segment, which, end in turns:
         place = places[which]
-        for lane, name, kind, seconds, after, layer, size, wire in chains[which].tasks[starts[which] : end]:
+        segment = chains[which].tasks[starts[which] : end]
+        for lane, name, kind, seconds, after, layer, size, wire, uses in segment:
             place.append(len(merged))
             moved = tuple([place[d] for d in after])
-            merged.append(Task(lane, name, kind, seconds, moved, layer, size, wire))
+            merged.append(Task(lane, name, kind, seconds, moved, layer, size, wire, uses))
         starts[which] = end
     return merged
 

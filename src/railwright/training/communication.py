@@ -18,6 +18,7 @@ from railwright.model.flops import value_width
 from railwright.model.mixers import FORMS, mixer_of, projected
 from railwright.spec.training import TrainingJob
 from railwright.traffic.demand import Communicator
+from railwright.training.contention import NICS, Uses, on_links
 from railwright.training.eras import era_of
 from railwright.training.placement import GroupKind, Groups
 from railwright.training.sizes import tokens_of
@@ -35,7 +36,8 @@ WEIGHT_BYTES = 2.0
 class Comm(NamedTuple):
     """One collective as a pass uses it.
 
-    seconds  alone [s]; size  nccl-tests' S [byte]; wire  the part of `seconds` bound by NIC bandwidth [s]
+    seconds  alone [s]; size  nccl-tests' S [byte]
+    wire     the part of `seconds` bound by links that others may use [s]; uses  which those are
     """
 
     lane: Lane
@@ -44,6 +46,7 @@ class Comm(NamedTuple):
     seconds: float
     size: float
     wire: float = 0.0
+    uses: Uses = NICS
 
 
 NOTHING = Comm("tp", "", "", 0.0, 0.0)
@@ -73,6 +76,7 @@ class Prices:
     predict: Predict
     known: dict[tuple[str, str, float], Priced] = field(default_factory=dict)
     _asked: dict[tuple[Op, float, GroupKind], CollectivePrediction] = field(default_factory=dict)
+    _links: dict[tuple[Op, float, GroupKind], tuple[float, Uses]] = field(default_factory=dict)
 
     @classmethod
     def shared(cls, machine: Machine, groups: Groups, predict: Predict) -> Prices:
@@ -88,7 +92,7 @@ class Prices:
     def comm(self, lane: Lane, purpose: str, op: Op, size: float, kind: GroupKind) -> Comm:
         """One collective that all groups of `kind` run at the same time."""
         seconds = self.time(lane, purpose, op, size, kind)
-        return Comm(lane, purpose, op, seconds, size, self.wire(op, size, kind))
+        return Comm(lane, purpose, op, seconds, size, *self.on_links(op, size, kind))
 
     def time(self, lane: Lane, purpose: str, op: Op, size: float, kind: GroupKind) -> float:
         """Seconds of one collective that all groups of `kind` run at the same time; 0 for groups of one."""
@@ -104,12 +108,15 @@ class Prices:
         self.known[key] = Priced(lane, purpose, kind, self._asked[asked])
         return self.known[key].prediction.time
 
-    def wire(self, op: Op, size: float, kind: GroupKind) -> float:
-        """The part of a priced collective bound by NIC bandwidth, 0 inside servers. [s]"""
-        priced = self._asked.get((op, size, kind))
-        if priced is None or not self.crosses_servers(kind):
-            return 0.0
-        return priced.bandwidth_bound
+    def on_links(self, op: Op, size: float, kind: GroupKind) -> tuple[float, Uses]:
+        """The part of a priced collective bound by links that others may use [s], and which those are."""
+        asked = op, size, kind
+        if asked not in self._links:
+            priced = self._asked.get(asked)
+            if priced is None:
+                return 0.0, NICS
+            self._links[asked] = on_links(priced, self.crosses_servers(kind))
+        return self._links[asked]
 
     def crosses_servers(self, kind: GroupKind) -> bool:
         """Whether any group of a kind has ranks on several servers."""

@@ -101,7 +101,7 @@ class Exchange:
         between = self.prices.comm("ep", purpose, "all_to_all", size * share, "ep_rail")
         inside = self.prices.comm("ep", purpose + PASSED_ON, "all_to_all", local, "ep_local")
         longer = max(inside.seconds - between.seconds, 0.0)
-        return between, inside._replace(seconds=longer, wire=0.0)
+        return between, inside._replace(seconds=longer, wire=min(inside.wire, longer))
 
     def expert_gather(self) -> Comm:
         """Tokens of all tensor ranks come together before a cut expert.

@@ -4,7 +4,8 @@ Legend: T templates (task lists), S stages, U units of all stages one after the 
 `lanes.LANES`, pieces q of the model.  Importing this file compiles or loads it.
 
 A template's tasks stand between first_t[t] and first_t[t + 1]; `after` counts from the first of them.
-Pending data-parallel work of a stage is a queue in a row of three arrays, between low_s and high_s.
+Pending data-parallel work of a stage is a queue in a row of four arrays, between low_s and high_s.
+`uses` has `contention.Uses` of a task in a row: 1 or 0 for NICs, and its part of a slot.
 """
 
 from __future__ import annotations
@@ -21,9 +22,37 @@ F, B, I, W, FB = range(5)  # noqa: E741  kinds of `route.Unit`
 
 
 @numba.njit(nogil=True)
+def _stretches(busy: Any, part: Any, rest: Any, used: Any, stretch: Any) -> None:
+    """How many times as long as alone each lane takes that is on shared links, in place:
+    `contention.stretches`."""
+    crossing, count, total, wanted = 0, 0, 0.0, np.zeros(LANES)
+    for n in range(LANES):
+        if busy[n] != -2 and part[n] <= 0.0 and rest[n] > 0.0 and used[n, 0] > 0.0:
+            crossing += 1
+    for n in range(LANES):
+        if busy[n] != -2 and part[n] <= 0.0 and rest[n] > 0.0:
+            stretch[n] = crossing if used[n, 0] > 0.0 else 1.0
+            wanted[count] = used[n, 1] / stretch[n]
+            total += wanted[count]
+            count += 1
+    if total <= 1.0:
+        return
+    level, left, sharers = np.inf, 1.0, count
+    for want in np.sort(wanted[:count]):
+        if want * sharers > left:
+            level = left / sharers
+            break
+        left -= want
+        sharers -= 1
+    for n in range(LANES):
+        if busy[n] != -2 and part[n] <= 0.0 and rest[n] > 0.0:
+            stretch[n] *= max(1.0, used[n, 1] / stretch[n] / level)
+
+
+@numba.njit(nogil=True)
 def _run(
-    lane: Any, fixed: Any, wire: Any, layer: Any, after_ptr: Any, after: Any, lo: int, hi: int,
-    slowdown: float, waiting: Any, waiting_wire: Any, tag: Any, ends: Any, gate: Any,
+    lane: Any, fixed: Any, wire: Any, uses: Any, layer: Any, after_ptr: Any, after: Any, lo: int, hi: int,
+    slowdown: float, waiting: Any, waiting_wire: Any, waiting_uses: Any, tag: Any, ends: Any, gate: Any,
     launches: Any, ahead: float,
 ) -> Any:  # fmt: skip
     """Place tasks lo..hi behind pending dp work ends[0]..ends[1], both updated; (duration, last compute end).
@@ -46,8 +75,8 @@ def _run(
         fill[lane[i]] += 1
     done = np.zeros(count, np.bool_)
     busy = np.full(LANES, -2, np.int64)  # -2 idle, -1 pending dp work, else a task
-    part, rest = np.zeros(LANES), np.zeros(LANES)
-    need = np.zeros(LANES)
+    part, rest, used = np.zeros(LANES), np.zeros(LANES), np.zeros((LANES, 2))
+    need, stretch = np.zeros(LANES), np.ones(LANES)
     now = last = 0.0
     while left > 0:
         for n in range(LANES):
@@ -55,6 +84,7 @@ def _run(
                 continue
             if n == DP and ends[0] < ends[1]:
                 busy[n], part[n], rest[n] = -1, waiting[ends[0]], waiting_wire[ends[0]]
+                used[n, 0], used[n, 1] = waiting_uses[ends[0], 0], waiting_uses[ends[0], 1]
                 continue
             if head[n] == tail[n]:
                 continue
@@ -71,6 +101,7 @@ def _run(
                         break
             if ready:
                 busy[n], part[n], rest[n] = i, fixed[i], wire[i]
+                used[n, 0], used[n, 1] = uses[i, 0], uses[i, 1]
                 if launches[i]:
                     part[n] = max(0.0, part[n] - ahead)
                 head[n] += 1
@@ -81,13 +112,16 @@ def _run(
                     rate = 1.0 / slowdown
                 if part[n] <= 0.0 and rest[n] > 0.0:
                     sharing += 1
+                    stretch[n] = 1.0
+        if sharing > 1:
+            _stretches(busy, part, rest, used, stretch)
         wait = np.inf
         for n in range(LANES):
             if busy[n] != -2:
                 if part[n] > 0.0:
                     need[n] = part[n] / rate if n == COMPUTE else part[n]
                 else:
-                    need[n] = rest[n] * sharing
+                    need[n] = rest[n] * stretch[n]
                 wait = min(wait, need[n])
         if wait == np.inf:
             return -1.0, -1.0
@@ -99,7 +133,7 @@ def _run(
                 if part[n] > 0.0:
                     part[n] -= wait * rate if n == COMPUTE else wait
                 else:
-                    rest[n] -= wait / sharing
+                    rest[n] -= wait / stretch[n]
             elif part[n] > 0.0 and rest[n] > 0.0:
                 part[n] = 0.0
             else:
@@ -112,35 +146,37 @@ def _run(
                 busy[n] = -2
                 left -= n != DP
     if busy[DP] == -1:
-        waiting[ends[0]], waiting_wire[ends[0]] = part[DP], rest[DP]
+        waiting[ends[0]], waiting_wire[ends[0]] = part[DP], rest[DP]  # what it uses stands there
     elif busy[DP] >= 0:
         waiting[ends[1]], waiting_wire[ends[1]], tag[ends[1]] = part[DP], rest[DP], -1
+        waiting_uses[ends[1], 0], waiting_uses[ends[1], 1] = used[DP, 0], used[DP, 1]
         ends[1] += 1
     for q in range(head[DP], tail[DP]):
         i = queue[q]
         waiting[ends[1]], waiting_wire[ends[1]], tag[ends[1]] = fixed[i], wire[i], -1
+        waiting_uses[ends[1], 0], waiting_uses[ends[1], 1] = uses[i, 0], uses[i, 1]
         ends[1] += 1
     return now, last
 
 
 def _alone(
-    lane: Any, fixed: Any, wire: Any, layer: Any, after_ptr: Any, after: Any, slowdown: float
+    lane: Any, fixed: Any, wire: Any, uses: Any, layer: Any, after_ptr: Any, after: Any, slowdown: float
 ) -> Any:  # fmt: skip
     """(duration, end of the last compute) of one pass with nothing pending. [s]"""
     count = lane.size
     return _run(
-        lane, fixed, wire, layer, after_ptr, after, 0, count, slowdown,
-        np.empty(count + 1), np.empty(count + 1), np.empty(count + 1, np.int64), np.zeros(2, np.int64),
-        np.empty(0, np.int64), np.zeros(count, np.bool_), 0.0,
+        lane, fixed, wire, uses, layer, after_ptr, after, 0, count, slowdown,
+        np.empty(count + 1), np.empty(count + 1), np.empty((count + 1, 2)), np.empty(count + 1, np.int64),
+        np.zeros(2, np.int64), np.empty(0, np.int64), np.zeros(count, np.bool_), 0.0,
     )  # fmt: skip
 
 
 def _play(
-    lane: Any, fixed: Any, wire: Any, layer: Any, after_ptr: Any, after: Any, first_t: Any,
+    lane: Any, fixed: Any, wire: Any, uses: Any, layer: Any, after_ptr: Any, after: Any, first_t: Any,
     unit_ptr: Any, kind: Any, chunk: Any, microbatch: Any, other: Any, back: Any, early: Any, quiet: Any,
     begins: Any,
     piece: Any, holder: Any, first: Any, final: Any, count: int,
-    waiting: Any, waiting_wire: Any, tag: Any, low: Any, high: Any, gate: Any,
+    waiting: Any, waiting_wire: Any, waiting_uses: Any, tag: Any, low: Any, high: Any, gate: Any,
     slowdown: float, send: float, blocking: bool, finish: Any, now: Any, left: Any,
     launches: Any, launched: Any, behind: Any,
 ) -> Any:  # fmt: skip
@@ -199,9 +235,9 @@ def _play(
             eased = min(ahead[s], launched[t])
             if duration[t] < 0.0 and (behind[s] or (low[s] == high[s] and begins[u] < 0)):
                 ends[0] = ends[1] = 0
-                duration[t], _ = _run(lane, fixed, wire, layer, after_ptr, after, first_t[t],
+                duration[t], _ = _run(lane, fixed, wire, uses, layer, after_ptr, after, first_t[t],
                                       first_t[t + 1], slowdown, waiting[s, :0], waiting_wire[s, :0],
-                                      tag[s, :0], ends, none, launches, 0.0)  # fmt: skip
+                                      waiting_uses[s, :0], tag[s, :0], ends, none, launches, 0.0)  # fmt: skip
             if low[s] == high[s] and begins[u] < 0 and eased == 0.0:
                 end = start + duration[t]
             else:
@@ -210,9 +246,9 @@ def _play(
                     t = begins[u]
                 ends[0], ends[1] = low[s], high[s]
                 gates = gate[s, c] if k == F else none
-                seconds, _ = _run(lane, fixed, wire, layer, after_ptr, after, first_t[t], first_t[t + 1],
-                                  slowdown, waiting[s], waiting_wire[s], tag[s], ends, gates,
-                                  launches, eased)  # fmt: skip
+                seconds, _ = _run(lane, fixed, wire, uses, layer, after_ptr, after, first_t[t],
+                                  first_t[t + 1], slowdown, waiting[s], waiting_wire[s], waiting_uses[s],
+                                  tag[s], ends, gates, launches, eased)  # fmt: skip
                 low[s], high[s] = ends[0], ends[1]
                 if seconds < 0.0:
                     return False
@@ -254,12 +290,13 @@ def _play(
     return True
 
 
-_TASKS = "int8[::1], float64[::1], float64[::1], int64[::1], int64[::1], int64[::1]"
+_TASKS = "int8[::1], float64[::1], float64[::1], float64[:,::1], int64[::1], int64[::1], int64[::1]"
 _UNITS = ", ".join([*["int64[::1]"] * 6, "float64[:,::1]", *["int64[::1]"] * 2])
 alone = compiled(_alone, f"UniTuple(float64, 2)({_TASKS}, float64)")
 play = compiled(
     _play,
     f"boolean({_TASKS}, int64[::1], {_UNITS}, int64[:,::1], int64[::1], boolean[::1], boolean[::1], int64, "
-    "float64[:,::1], float64[:,::1], int64[:,::1], int64[::1], int64[::1], int64[:,:,::1], float64, float64, "
-    "boolean, float64[::1], float64[::1], float64[::1], boolean[::1], float64[::1], boolean[::1])",
+    "float64[:,::1], float64[:,::1], float64[:,:,::1], int64[:,::1], int64[::1], int64[::1], int64[:,:,::1], "
+    "float64, float64, boolean, float64[::1], float64[::1], float64[::1], boolean[::1], float64[::1], "
+    "boolean[::1])",
 )

@@ -2,7 +2,7 @@
 
 A lane is a CUDA stream: its tasks run one at a time in the order given; each also waits for the tasks it
 names ('host' is the time in which the GPU waits for launches).  Compute goes slower while communication
-runs; communications that cross servers at the same time share the NICs evenly.
+runs; communications that run at the same time share links (`contention`).
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from functools import cached_property
 from itertools import pairwise
 from typing import NamedTuple
 
+from railwright.training.contention import NICS, Uses, stretches
 from railwright.training.timeline import Lane
 
 LANES: tuple[Lane, ...] = ("compute", "tp", "cp", "ep", "emb", "pp", "host", "copy", "dp")
@@ -47,7 +48,8 @@ class Task(NamedTuple):
     layer     place in its chunk: 0 is the first layer, -1 the embedding; the head follows the last layer; of
               the forward one of two passes at once `ahead_of` that
     size      nccl-tests' size of a communication; 0 for the later parts of one that is sent in parts [byte]
-    wire      part of `duration` bound by the bandwidth of NICs; it comes last [s]
+    wire      part of `duration` bound by the bandwidth of links that others may use; it comes last [s]
+    uses      which links those are
     """
 
     lane: Lane
@@ -58,6 +60,7 @@ class Task(NamedTuple):
     layer: int = -1
     size: float = 0.0
     wire: float = 0.0
+    uses: Uses = NICS
 
 
 class Span(NamedTuple):
@@ -72,7 +75,7 @@ class Begun(NamedTuple):
     """A task on the dp lane that is waiting or half done when a pass starts or ends.
 
     start   when it started, from the start of the pass (negative: before); None when it has not [s]
-    fixed, wire  what is left of it: the part at its own pace, the part that shares the NICs [s]
+    fixed, wire  what is left of it: the part at its own pace, the part that shares links [s]
     tag     the caller's mark, handed through
     """
 
@@ -125,12 +128,13 @@ def run(
     for index, task in enumerate(tasks):
         queues[task.lane].append(index)
     # Lanes by number, in the order of LANES, so that ties end in the same order.  Each runs one task at once:
-    # its index, when it started, and what is left of it at its own pace and on the shared wire.
+    # its index, when it started, and what is left of it at its own pace and on shared links, and which.
     lanes = [lane for lane in LANES if queues[lane]]
     none = -earlier - 1
     queue = [queues[lane] for lane in lanes]
     head, busy = [0] * len(lanes), [none] * len(lanes)
     started, fixed, wire = ([0.0] * len(lanes) for _ in range(3))
+    uses, stretch = [NICS] * len(lanes), [1.0] * len(lanes)
     loud = [lane not in QUIET for lane in lanes]
     compute, dp = (lanes.index(lane) if lane in lanes else -1 for lane in ("compute", "dp"))
     idle, active = [*range(len(lanes))], []
@@ -145,7 +149,7 @@ def run(
             if index < 0:
                 one = begun[index]
                 started[n] = now if one.start is None else one.start
-                fixed[n], wire[n] = one.fixed, one.wire
+                fixed[n], wire[n], uses[n] = one.fixed, one.wire, one.task.uses
             else:
                 task = tasks[index]
                 if gates and n == compute and task.layer in gates and not done[gates[task.layer] - earlier]:
@@ -153,6 +157,7 @@ def run(
                 if not all(map(done.__getitem__, task.after)):
                     continue
                 started[n], fixed[n], wire[n] = now, task.duration - task.wire, task.wire
+                uses[n] = task.uses
             head[n] += 1
             busy[n] = index
             active.append(n)
@@ -161,10 +166,16 @@ def run(
         for n in active:
             if loud[n]:
                 rate = 1.0 / slowdown
-            sharing += fixed[n] <= 0 < wire[n]
+            if fixed[n] <= 0 < wire[n]:
+                sharing += 1
+                stretch[n] = 1.0
+        if sharing > 1:
+            together = [n for n in active if fixed[n] <= 0 < wire[n]]
+            for n, times in zip(together, stretches([uses[n] for n in together]), strict=True):
+                stretch[n] = times
         # Until a task finishes or changes from its own pace to the shared one.
         needs = [
-            (fixed[n] / rate if n == compute else fixed[n]) if fixed[n] > 0 else wire[n] * sharing
+            (fixed[n] / rate if n == compute else fixed[n]) if fixed[n] > 0 else wire[n] * stretch[n]
             for n in active
         ]
         wait = min(needs)
@@ -176,7 +187,7 @@ def run(
                 if fixed[n] > 0:
                     fixed[n] -= wait * rate if n == compute else wait
                 else:
-                    wire[n] -= wait / sharing
+                    wire[n] -= wait / stretch[n]
             elif fixed[n] > 0 and wire[n] > 0:
                 fixed[n] = 0.0
             else:

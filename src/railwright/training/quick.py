@@ -5,6 +5,7 @@ For those who ask for thousands of layouts; `tests/twin/test_training_quick.py` 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 from itertools import chain
 from typing import Any, get_args
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 from railwright.model.architecture import Transformer
 from railwright.spec.training import TrainingJob
 from railwright.training.communication import Prices
+from railwright.training.contention import NICS, Uses
 from railwright.training.costs import KernelTime
 from railwright.training.eras import Pace, hides_sends
 from railwright.training.host import AHEAD, launched_ahead
@@ -74,6 +76,7 @@ def _finish(job: TrainingJob, stages: list[Stage], send: float, prices: Prices) 
     begun = np.diff(first)[np.maximum(begins, 0)] * (begins >= 0)
     most = max(len(stage.gathers) + int(begun[ptr[s] : ptr[s + 1]].sum()) for s, stage in enumerate(stages))
     waiting, waiting_wire = np.zeros((len(stages), most + 1)), np.zeros((len(stages), most + 1))
+    waiting_uses = np.zeros((len(stages), most + 1, 2))
     tag = np.zeros((len(stages), most + 1), np.int64)
     low, high = np.zeros(len(stages), np.int64), np.zeros(len(stages), np.int64)
     layers = max(len(c.layers) for stage in stages for c in stage.chunks)
@@ -84,6 +87,7 @@ def _finish(job: TrainingJob, stages: list[Stage], send: float, prices: Prices) 
         high[s] = len(stage.gathers)
         for q, task in enumerate(stage.gathers):
             waiting[s, q], waiting_wire[s, q], tag[s, q] = task.duration - task.wire, task.wire, q
+            waiting_uses[s, q] = task.uses
         for c, needed in enumerate(stage.needed):
             for layer, bucket in needed.items():
                 gate[s, c, layer + 1] = bucket
@@ -91,7 +95,7 @@ def _finish(job: TrainingJob, stages: list[Stage], send: float, prices: Prices) 
     placed = play(
         *tasks, first, ptr, kind, chunk, microbatch, other, back, early, quiet, begins,
         *_route(route), count,
-        waiting, waiting_wire, tag, low, high, gate,
+        waiting, waiting_wire, waiting_uses, tag, low, high, gate,
         stages[0].book.slowdown, send, not hides_sends(job), finish, now, left,
         *templates.launches(), np.array([stage.waits_for_launches for stage in stages]),
     )  # fmt: skip
@@ -117,10 +121,12 @@ def finish_times(
     finish, now, left = (np.zeros(stages) for _ in range(3))
     placed = play(
         np.zeros(each, np.int8), np.ascontiguousarray(seconds, float).ravel(), np.zeros(each),
-        np.zeros(each, np.int64), np.zeros(each + 1, np.int64), np.empty(0, np.int64), np.arange(each + 1),
+        np.zeros((each, 2)), np.zeros(each, np.int64), np.zeros(each + 1, np.int64), np.empty(0, np.int64),
+        np.arange(each + 1),
         ptr, kind, chunk, microbatch, other, back, np.zeros((len(kind), 2)),
         (stage * route.chunks + chunk) * len(KINDS) + kind, np.full(len(kind), -1),
-        *_route(route), count, empty, empty, np.zeros((stages, 1), np.int64), none, none,
+        *_route(route), count, empty, empty, np.zeros((stages, 1, 2)), np.zeros((stages, 1), np.int64),
+        none, none,
         np.full((stages, route.chunks, 1), -1), 1.0, send, blocking, finish, now, left,
         np.zeros(each, np.bool_), np.zeros(each), np.zeros(stages, np.bool_),
     )  # fmt: skip
@@ -198,16 +204,18 @@ def _key(stage: Stage, unit: Unit, begun: Begins) -> Any:
 
 
 def _tasks(lists: list[list[Task]]) -> tuple[Arrays, NDArray[np.int64]]:
-    """Lane, time alone and on the wire, layer, and what each waits for (pointers, indices in its list)."""
+    """Lane, time alone and on shared links, which, layer, and what each waits for (pointers, indices in its
+    list)."""
     every = [task for tasks in lists for task in tasks]
-    lanes, _, _, durations, afters, layers, _, wires = zip(*every, strict=True) if every else ((),) * 8
+    lanes, _, _, durations, afters, layers, _, wires, uses = zip(*every, strict=True) if every else ((),) * 9
     wire = np.array(wires, float)
     ptr = np.zeros(len(every) + 1, np.int64)
     np.cumsum([*map(len, afters)], out=ptr[1:])
     arrays = (
-        np.array([_LANE[lane] for lane in lanes], np.int8),
+        np.array([*map(_LANE.__getitem__, lanes)], np.int8),
         np.array(durations, float) - wire,
         wire,
+        _used(uses),
         np.array(layers, np.int64),
         ptr,
         np.array([*chain.from_iterable(afters)], np.int64),
@@ -215,6 +223,15 @@ def _tasks(lists: list[list[Task]]) -> tuple[Arrays, NDArray[np.int64]]:
     first = np.zeros(len(lists) + 1, np.int64)
     np.cumsum([len(tasks) for tasks in lists], out=first[1:])
     return arrays, first
+
+
+def _used(uses: Sequence[Uses]) -> NDArray[np.float64]:
+    """(tasks, 2) what each task uses; nearly always NICs alone, which need not be looked at one by one."""
+    if uses.count(NICS) == len(uses):
+        found = np.empty((len(uses), 2))
+        found[:] = NICS
+        return found
+    return np.array(uses, float).reshape(-1, 2)
 
 
 @lru_cache(maxsize=64)

@@ -197,5 +197,5 @@ def _tasks(
     for purpose, op, size, kind in (*dense, *expert):
         comm = prices.comm("dp", purpose, op, size, kind)
         if comm.seconds > 0:
-            found.append(Task("dp", purpose, op, comm.seconds, (), unit, size, comm.wire))
+            found.append(Task("dp", purpose, op, comm.seconds, (), unit, size, comm.wire, comm.uses))
     return tuple(found)
