@@ -14,6 +14,7 @@ from itertools import product
 from railwright.model import layer_activations, layer_operators, load_model
 from railwright.model.activations import DROPPED
 from railwright.model.architecture import Transformer
+from railwright.model.narrow import Scaling
 from railwright.model.pattern import kinds_present
 from railwright.model.recompute import CORE, MODULES, UNNEEDED
 from railwright.training import activations, casts, costs, fused, host, lora, recompute
@@ -21,6 +22,14 @@ from railwright.training.eras import eras
 from training_cases import BLOCKS, DELTA, DENSE, KIMI, LATENTS, LIGHTNING, MOE
 
 UNFUSED = ((), ("rotary", "router", "norm", "activation"))
+FORMATS: tuple[tuple[str, Scaling], ...] = (
+    ("bf16", ""),
+    ("fp8", ""),
+    ("fp8", "delayed"),
+    ("fp8", "current"),
+    ("mxfp8", "mxfp8"),
+)
+"""Formats of products, and how attention scales what it multiplies in them."""
 PARTS = ("layernorm", "mla_up_proj", "mlp", "moe", "moe_act", "shared_experts")
 
 
@@ -37,17 +46,18 @@ def operators() -> frozenset[str]:
     found: set[str] = set()
     for arch in architectures():
         attentions = ("flash",) if arch.index_topk else ("flash", "unfused")
-        for kind, dtype, attention, unfused in product(
-            kinds_present(arch), ("bf16", "fp8", "mxfp8"), attentions, UNFUSED
+        for kind, ways, attention, unfused, stored in product(
+            kinds_present(arch), FORMATS, attentions, UNFUSED, (False, True)
         ):
-            narrow = dtype == "mxfp8" and attention == "flash" and not arch.index_topk
+            dtype, scaling = ways
             layer = layer_operators(
                 arch,
                 kind,
                 256,
                 256,
                 dtype=dtype,
-                narrow=narrow,
+                narrow=scaling if attention == "flash" and not arch.index_topk else "",
+                stored=stored,
                 attention=attention,
                 modules=PARTS,
                 unfused=unfused,
@@ -69,13 +79,23 @@ def kept_tensors() -> frozenset[str]:
     found: set[str] = set()
     for arch in architectures():
         attentions = ("flash",) if arch.index_topk else ("flash", "unfused")
-        for kind, unfused, attention in product(kinds_present(arch), UNFUSED, attentions):
-            for dtype in ("bf16", "fp8"):
-                found |= {
-                    *layer_activations(
-                        arch, kind, 256, 256, unfused=unfused, attention=attention, dtype=dtype
-                    )
-                }
+        for kind, ways, attention, unfused, stored in product(
+            kinds_present(arch), FORMATS, attentions, UNFUSED, (False, True)
+        ):
+            dtype, scaling = ways
+            found |= {
+                *layer_activations(
+                    arch,
+                    kind,
+                    256,
+                    256,
+                    dtype=dtype,
+                    narrow=scaling if attention == "flash" and not arch.index_topk else "",
+                    stored=stored,
+                    attention=attention,
+                    unfused=unfused,
+                )
+            }
     return frozenset(found)
 
 
