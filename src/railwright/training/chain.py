@@ -144,7 +144,7 @@ class Chain:
             return tuple(place[n] for n in after if kept[n])
 
         found = Chain()
-        found.tasks = [task._replace(after=moved(task.after)) for task in compress(self.tasks, kept)]
+        found.tasks = [task.behind(moved(task.after)) for task in compress(self.tasks, kept)]
         found.cuts, found.tail, found.layer = [place[cut] for cut in self.cuts], moved(self.tail), self.layer
         return found
 
@@ -280,7 +280,7 @@ def woven(
         if behind is not None and unit in last[behind]:
             after = (*after, last[behind][unit])
         last[what][unit] = len(found)
-        found.append(task._replace(after=after))
+        found.append(task.behind(after))
     gate = {unit: (place,) for unit, place in (last[FETCH] | last[GATHER]).items()}
     awaited = last[RETURN if waiting == "returned" else REDUCE] if waiting else {}
     gone = {after: (awaited[unit],) for unit, after in pairwise(order) if unit in awaited}
@@ -288,7 +288,7 @@ def woven(
     waits["host"] = gone if waiting == "returned" else {}
     for i, task in enumerate(tasks):
         if more := waits.get(task.lane, {}).get(task.layer):
-            found[i] = task._replace(after=(*task.after, *more))
+            found[i] = task.behind((*task.after, *more))
     return found
 
 

@@ -305,7 +305,7 @@ class _Step:
         after = tuple(sorted({a for a in task.after if a >= 0}))
         if not self.job.overlap and self.chained >= 0:
             after = tuple(sorted({*after, self.chained}))
-        self.made.append(task._replace(after=after))
+        self.made.append(task.behind(after))
         self.chained = len(self.made) - 1
         return self.chained
 

@@ -57,7 +57,7 @@ def behind_launches(
         if task.lane == "compute" and host is not None:
             after.append(host)
         place.append(len(found))
-        found.append(task._replace(after=tuple(dict.fromkeys(after))))
+        found.append(task.behind(tuple(dict.fromkeys(after))))
         if share:
             waits = (computed,) if here is not None and where != here else ()
             host = launches[len(place) - 1] = len(found)

@@ -126,4 +126,4 @@ def without_waits(tasks: list[Task]) -> list[Task]:
     if not kept or kept[-1] == len(kept) - 1:  # what follows is listed last
         return tasks[: len(kept)]
     place = {old: new for new, old in enumerate(kept)}
-    return [tasks[i]._replace(after=tuple(place.get(a, a) for a in tasks[i].after)) for i in kept]
+    return [tasks[i].behind(tuple(place.get(a, a) for a in tasks[i].after)) for i in kept]

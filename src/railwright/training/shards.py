@@ -177,7 +177,7 @@ def behind(tasks: Sequence[Task], sent: Sequence[Task]) -> list[Task]:
     are."""
     last = {task.lane: i for i, task in enumerate(tasks) if task.lane in ("compute", "host")}
     after = tuple(last.values())
-    return ending_with_dp([*tasks, *(task._replace(after=after) for task in sent)])
+    return ending_with_dp([*tasks, *(task.behind(after) for task in sent)])
 
 
 def ending_with_dp(tasks: list[Task]) -> list[Task]:

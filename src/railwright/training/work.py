@@ -130,7 +130,7 @@ class Work:
         """
         backward = self._backward(back, "both", result_first=self.paired)
         forward = self._forward(ahead, launched=False)
-        forward.tasks = [task._replace(layer=ahead_of(task.layer)) for task in forward.tasks]
+        forward.tasks = [task.in_layer(ahead_of(task.layer)) for task in forward.tasks]
         if ahead.layers:
             tasks = self._launched_both(ahead, back, take_turns([backward.unlaunched(), forward]))
         else:
