@@ -10,12 +10,13 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
 from itertools import product
+from typing import Any
 
 from railwright.model import layer_activations, layer_operators, load_model
 from railwright.model.activations import DROPPED
 from railwright.model.architecture import Transformer
 from railwright.model.narrow import Scaling
-from railwright.model.pattern import kinds_present
+from railwright.model.pattern import Layer, kinds_present
 from railwright.model.recompute import CORE, MODULES, UNNEEDED
 from railwright.training import activations, casts, costs, fused, host, lora, recompute
 from railwright.training.eras import eras
@@ -40,28 +41,32 @@ def architectures() -> Iterator[Transformer]:
     yield from (load_model(name) for name in ("deepseek-v3.2", "gpt-oss-20b", "glm-5", "gemma-3-27b"))
 
 
+def ways(arch: Transformer) -> Iterator[tuple[Layer, dict[str, Any]]]:
+    """Every kind of layer of a model, and however it runs."""
+    attentions = ("flash",) if arch.index_topk else ("flash", "unfused")
+    for kind, (dtype, scaling), attention, unfused, stored in product(
+        kinds_present(arch), FORMATS, attentions, UNFUSED, (False, True)
+    ):
+        narrow = scaling if attention == "flash" and not arch.index_topk else ""
+        yield (
+            kind,
+            {
+                "dtype": dtype,
+                "narrow": narrow,
+                "stored": stored,
+                "attention": attention,
+                "unfused": unfused,
+            },
+        )
+
+
 @cache
 def operators() -> frozenset[str]:
     """Names of the operators of all layers, however they run."""
     found: set[str] = set()
     for arch in architectures():
-        attentions = ("flash",) if arch.index_topk else ("flash", "unfused")
-        for kind, ways, attention, unfused, stored in product(
-            kinds_present(arch), FORMATS, attentions, UNFUSED, (False, True)
-        ):
-            dtype, scaling = ways
-            layer = layer_operators(
-                arch,
-                kind,
-                256,
-                256,
-                dtype=dtype,
-                narrow=scaling if attention == "flash" and not arch.index_topk else "",
-                stored=stored,
-                attention=attention,
-                modules=PARTS,
-                unfused=unfused,
-            )
+        for kind, how in ways(arch):
+            layer = layer_operators(arch, kind, 256, 256, modules=PARTS, **how)
             every = (layer.forward, layer.backward_input, layer.backward_weight, layer.recomputed)
             found |= {op.name for some in every for op in some}
     return frozenset(found)
@@ -76,27 +81,12 @@ def forward() -> frozenset[str]:
 @cache
 def kept_tensors() -> frozenset[str]:
     """Names of what layers keep."""
-    found: set[str] = set()
-    for arch in architectures():
-        attentions = ("flash",) if arch.index_topk else ("flash", "unfused")
-        for kind, ways, attention, unfused, stored in product(
-            kinds_present(arch), FORMATS, attentions, UNFUSED, (False, True)
-        ):
-            dtype, scaling = ways
-            found |= {
-                *layer_activations(
-                    arch,
-                    kind,
-                    256,
-                    256,
-                    dtype=dtype,
-                    narrow=scaling if attention == "flash" and not arch.index_topk else "",
-                    stored=stored,
-                    attention=attention,
-                    unfused=unfused,
-                )
-            }
-    return frozenset(found)
+    return frozenset(
+        name
+        for arch in architectures()
+        for kind, how in ways(arch)
+        for name in layer_activations(arch, kind, 256, 256, **how)
+    )
 
 
 def test_operators_that_training_names_are_in_layers() -> None:

@@ -21,7 +21,7 @@ from statistics import mean
 import pytest
 
 from railwright.measure.machines import machine_of
-from railwright.model.architecture import Transformer
+from railwright.measure.training_models import gpt
 from railwright.spec.training import Layout, Overlap, TrainingJob
 from railwright.training import simulate
 from railwright.training.result import StepResult
@@ -127,19 +127,7 @@ def simulated(
 ) -> StepResult:
     """The step as we predict it."""
     layers, heads, hidden = SIZES[model]
-    arch = Transformer(
-        name=model,
-        layers=layers,
-        hidden=hidden,
-        vocab=VOCABULARY,
-        heads=heads,
-        kv_heads=heads,
-        head_dim=hidden // heads,
-        ffn=4 * hidden,
-        gated=False,
-        tied_embeddings=True,
-        position_embeddings=2048,
-    )
+    arch = gpt(model, layers, hidden, heads, VOCABULARY, positions=2048)
     job = TrainingJob(
         name=model,
         model=model,

@@ -85,7 +85,7 @@ class Cached:
 def requests_of(job: TrainingJob, arch: Transformer, fabric: Fabric, stage: int) -> Requests:
     """What one GPU of a stage asks of its allocator in `STEPS` steps; the job must have passed `plan.check`.
 
-    Marks: after the passes of the last but one step, and of the last one.
+    Marks: before every step, and behind its passes.
     """
     ranks = Sizes.of(job, fabric).replicas
     order, shape = _order(job, fabric, stage), stage_shapes(arch, job.layout, job.lora)[stage]
@@ -95,12 +95,10 @@ def requests_of(job: TrainingJob, arch: Transformer, fabric: Fabric, stage: int)
     replay = kind(job, arch, shape, ranks, weighs_one_byte(job, fabric.generation), plans, asked)
     replay.start()
     for step in range(STEPS):
-        if step == STEPS - 1:
-            asked.mark()
+        asked.mark()
         for unit in order:
             replay.run(unit)
-        if step == STEPS - 1:
-            asked.mark()
+        asked.mark()
         replay.update(step)
     return asked
 
@@ -112,7 +110,7 @@ def held_of(asked: Requests, capacity: float = inf, expandable: bool = False) ->
     expandable  segments that grow (PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True)
     """
     played = play(asked, capacity, expandable)
-    before, second, end = played.moments
+    *_, before, second, end = played.moments
     return Cached(played.most_allocated, played.most_reserved, second.reserved, end.retries - before.retries)
 
 
