@@ -164,6 +164,19 @@ def of_replicas(r: Scored) -> float:
     return sum(share.exposed for share in step.shares if share.kind == "dp")
 
 
+@pytest.mark.parametrize(
+    ("slow", "neighbour", "longer"),
+    [("031", "032", 0.99), ("053", "054", 1.43), ("064", "063", 1.21)],
+    ids=["1,568 and 2,048 sequences", "microbatches of 1 and 2", "of 4 and 2"],
+)
+def test_single_slow_steps_of_bigscience(slow: str, neighbour: str, longer: float) -> None:
+    """Measured, the step takes so much longer than its neighbour of the same layout, which is right."""
+    rows = {r.record["id"].split("-")[1]: r for r in scored("bigscience")}
+    assert rows[slow].measured / rows[neighbour].measured == pytest.approx(longer, abs=0.5 * POINT)
+    assert -0.27 < rows[slow].off < -0.16
+    assert abs(rows[neighbour].off) < 0.05
+
+
 def test_what_bigsciences_steps_lack_grows_with_replicas() -> None:
     """With tensor parallelism of 8, microbatches of 4 and the machine in its better state; not a slow one."""
     rows = [r for r in scored("bigscience") if r.at("tp", "mbs") == (8, 4) and not r.record["notes"]]
