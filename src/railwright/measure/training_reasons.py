@@ -21,7 +21,7 @@ HIDDEN_ALL_TO_ALLS = (
 """(model, GPU, release): recipes of Megatron-Bridge that hide expert all-to-alls and use no CUDA graphs."""
 
 ALONE_SLOW = ("bigscience-031", "bigscience-053", "bigscience-064")
-"""Steps of one layout whose neighbours, with another batch or microbatch, are within 5 % (chronicles-prequel.md:
+"""Steps of one layout whose neighbours, with another batch or microbatch, are within 5 % (its chronicle:
 1,568 sequences take as long as 2,048, microbatches of 1 take 43 % longer than those of 2, of 4 21 %)."""
 
 
