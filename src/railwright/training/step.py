@@ -22,7 +22,6 @@ from railwright.training.buckets import buckets_of
 from railwright.training.communication import Predict, Prices, gradient_bytes, stage_size
 from railwright.training.constants import error_band, family_of
 from railwright.training.costs import KernelTime
-from railwright.training.demand import above_published
 from railwright.training.eras import Pace, era_of, hides_sends, pace_alone, pace_of, paced
 from railwright.training.events import MAX_EVENTS, timeline
 from railwright.training.feed import fed, feed_of
@@ -44,6 +43,7 @@ from railwright.training.shards import Units, units_of
 from railwright.training.sizes import job_gpus, microbatches
 from railwright.training.stage import DataParallel, PassBook, Stage
 from railwright.training.stages import StageShape, stage_shapes, tied_parameters
+from railwright.training.throughput import above_published
 from railwright.training.timeline import Timeline
 from railwright.training.update import NOTHING, update_on_gpu
 from railwright.training.work import Work
