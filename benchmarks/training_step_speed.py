@@ -11,7 +11,7 @@ import statistics
 import time
 from typing import Any
 
-from railwright.measure.machines import machine_of
+from railwright.measure.machines import published_machine
 from railwright.model import load_model
 from railwright.model.architecture import Transformer
 from railwright.spec.training import Layout, Overlap, TrainingJob
@@ -40,7 +40,7 @@ CASES: list[tuple[str, Transformer, dict[str, Any]]] = [
 
 
 def main() -> None:
-    machine = machine_of("H100", 10240, None)
+    machine = published_machine("H100", 10240, None)
     print(f"{'job':38} {'first ms':>10} {'(CPU)':>8} {'later ms':>10} {'(CPU)':>8}")
     for name, arch, layout in CASES:
         job = _job(arch, layout)

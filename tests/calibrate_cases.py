@@ -8,7 +8,7 @@ import numpy as np
 
 from railwright.collectives import bus_factor, sweep
 from railwright.collectives.profile import Overrides
-from railwright.measure.compare import machine_of
+from railwright.measure.study_machine import study_machine
 from railwright.spec import load_study_text, override, template
 from railwright.traffic.demand import Communicator
 
@@ -25,7 +25,7 @@ def study(algorithm="nvlstree"):
 
 @cache
 def machine(algorithm="nvlstree"):
-    return machine_of(study(algorithm))
+    return study_machine(study(algorithm))
 
 
 def log_text(

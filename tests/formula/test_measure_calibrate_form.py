@@ -10,7 +10,7 @@ from railwright.collectives.profile import Overrides
 from railwright.measure.calibrate_curves import sort_points
 from railwright.measure.calibrate_fit import times
 from railwright.measure.logs.curve import MeasuredCurve, Point
-from railwright.measure.machines import machine_of
+from railwright.measure.machines import published_machine
 
 SIZES = [2.0**n for n in range(10, 31, 2)]
 
@@ -31,7 +31,7 @@ SIZES = [2.0**n for n in range(10, 31, 2)]
 def test_fitted_and_predicted_times_are_one(
     gpu: str, gpus: int, op: str, algorithm: str, usable: float
 ) -> None:
-    machine = machine_of(gpu, gpus, 200.0, NcclSettings(algorithm=algorithm))  # type: ignore[arg-type]
+    machine = published_machine(gpu, gpus, 200.0, NcclSettings(algorithm=algorithm))  # type: ignore[arg-type]
     found = [predict(machine, op, s, world(machine)) for s in SIZES]  # type: ignore[arg-type]
     points = tuple(Point(p.size, p.time, p.algbw, p.busbw, n) for n, p in enumerate(found, 1))
     curve = MeasuredCurve(op, gpus, gpus, gpus, "published", points, False, "made", 1)

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from railwright.collectives import bus_factor, sweep
-from railwright.measure.compare import compare, machine_of
+from railwright.measure.compare import compare
 from railwright.measure.compare_suspects import scaled
 from railwright.measure.logs.curve import MeasuredCurve, Point
+from railwright.measure.study_machine import study_machine
 from railwright.network.solution import Network
 from railwright.spec import load_study_text, template
 from railwright.traffic.demand import Communicator
@@ -25,7 +26,7 @@ def study():
 
 @cache
 def sound_machine():
-    return machine_of(study())
+    return study_machine(study())
 
 
 def measured(op="all_reduce", ranks=64, change=None, latency=1.0, bandwidth=1.0, line=1, shape=lambda s: 1.0):

@@ -11,9 +11,10 @@ from typer.testing import CliRunner
 
 from railwright.cli.main import app
 from railwright.errors import PlanError
-from railwright.measure.compare import compare, machine_of
+from railwright.measure.compare import compare
 from railwright.measure.compare_place import place
 from railwright.measure.logs import read_log
+from railwright.measure.study_machine import study_machine
 from railwright.report.compare_page import compare_page
 from railwright.spec import load_study_text, template
 
@@ -84,7 +85,7 @@ def test_the_page_is_whole_and_fetches_nothing(found):
 def test_groups_of_a_split_lie_on_their_rails():
     """MOD 8 on four servers of eight: group k is GPU k of every server."""
     curve = read_log(LOGS / "split_mod_8.log")[0]
-    groups, _ = place(curve, machine_of(STUDY))
+    groups, _ = place(curve, study_machine(STUDY))
     assert len(groups) == 8
     for rail, group in enumerate(groups):
         assert np.array_equal(group.gpus, 8 * np.arange(4) + rail)
@@ -92,7 +93,7 @@ def test_groups_of_a_split_lie_on_their_rails():
 
 def test_without_devices_whole_servers_come_first():
     curve = read_log(LOGS / "trimmed_markdown.md")[0]
-    groups, notes = place(curve, machine_of(STUDY))
+    groups, notes = place(curve, study_machine(STUDY))
     assert np.array_equal(groups[0].gpus, np.arange(32))
     assert notes == ()
 

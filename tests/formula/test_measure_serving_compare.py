@@ -10,10 +10,10 @@ from typer.testing import CliRunner
 
 from railwright.cli.main import app
 from railwright.errors import PlanError, RailwrightError
-from railwright.measure.compare import machine_of
 from railwright.measure.loadgen import read_results
 from railwright.measure.loadgen.result import BenchResult, Summary
 from railwright.measure.serving_compare import compare_serving, load_of, workload_of
+from railwright.measure.study_machine import study_machine
 from railwright.model.hf_config import load_model
 from railwright.serving.predict import serve
 from railwright.spec.serving import Client, ServingJob
@@ -51,7 +51,7 @@ serving:
 
 def _result(scale: float = 1.0, **changes: object) -> BenchResult:
     """What a load generator would say if the machine were `scale` times as slow as we predict."""
-    found = serve(JOB, load_model(JOB.model), machine_of(STUDY))
+    found = serve(JOB, load_model(JOB.model), study_machine(STUDY))
     ours = {"ttft": found.ttft, "tpot": found.tpot, "end_to_end": found.end_to_end}
     said = {k: Summary(scale * v.mean, {50.0: scale * v.p50, 99.0: scale * v.p99}) for k, v in ours.items()}
     values: dict[str, object] = {

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from railwright.reliability.closed import Figures, losses
+from railwright.reliability.protection import Checkpoints
 
 MTTI = 1e8
 """So rare that an interruption strikes neither another's recovery nor the work that it lost. [s]"""
 
 
-def lost(**changes: float) -> dict[str, float]:
+def lost(severe: float = 0.0, spoiled: float = 0.0, **saving: float) -> dict[str, float]:
     """Mean seconds that an interruption costs, by what they go to."""
-    figures = Figures(
-        **{"mtti": MTTI, "recovery": 300.0, "block": 0.0, "lag": 0.0, "interval": 600.0} | changes
-    )
+    saved = replace(Checkpoints(block=0.0, interval=600.0), **saving)
+    figures = Figures(MTTI, 300.0, saved, spoiled=spoiled, severe=severe)
     return {name: share * MTTI for name, share in losses(figures)}
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from railwright.measure.machines import machine_of
+from railwright.measure.machines import published_machine
 from railwright.model import load_model
 from railwright.serving import profiles
 from railwright.serving.held import CONTEXT, emptying_seconds, held_bytes, room_bytes
@@ -29,12 +29,12 @@ def job(tensor: int = RANKS, engine: str = "vllm-2023", tokens: int = 8192) -> S
 
 def prompts(count: int, tensor: int = RANKS, engine: str = "vllm-2023") -> StepParts:
     """A step of so many prompts of 512 tokens."""
-    machine = machine_of("H100", RANKS, None)
+    machine = published_machine("H100", RANKS, None)
     return step_parts(job(tensor, engine), ARCH, machine, decoding=0, context=0, prefill=((512, 0),) * count)
 
 
 def test_buffers_are_held_until_their_collective_has_run() -> None:
-    machine = machine_of("H100", RANKS, None)
+    machine = published_machine("H100", RANKS, None)
     stage = stage_of(job(), ARCH, machine, None)
     # 13 launches of 15 us, attention's 120 us and two collectives of 40 us a layer
     host = LAYERS * (13 * 15e-6 + 120e-6 + 2 * 40e-6)
@@ -51,7 +51,7 @@ def test_buffers_are_held_until_their_collective_has_run() -> None:
 
 
 def test_memory_is_emptied_where_the_buffers_outgrow_it() -> None:
-    machine = machine_of("H100", RANKS, None)
+    machine = published_machine("H100", RANKS, None)
     # 161 buffers of 33.5 MB fit beside an 80 GB card's other tenants, of 67 MB they do not
     assert prompts(4).parts["memory"] == 0.0
     step = prompts(8)
@@ -68,7 +68,7 @@ def test_memory_is_emptied_where_the_buffers_outgrow_it() -> None:
 
 
 def test_the_table_holds_the_same_step() -> None:
-    machine = machine_of("H100", RANKS, None)
+    machine = published_machine("H100", RANKS, None)
     table = tabulate(job(), ARCH, machine)
     step = prompts(16)
     rows = sum(v for k, v in step.parts.items() if k != "prefill attention")
@@ -93,7 +93,7 @@ def test_collectives_of_long_prompts_wait_for_nobody(monkeypatch: pytest.MonkeyP
 
 def test_the_pace_is_the_generations() -> None:
     eager = profiles.engines()["vllm-2023"]
-    gpus = {name: machine_of(name, 1, None).gpu for name in ("H100", "H200", "A100", "L40S")}
+    gpus = {name: published_machine(name, 1, None).gpu for name in ("H100", "H200", "A100", "L40S")}
     paces = {name: prompt_pace(eager, gpu, "bf16") for name, gpu in gpus.items()}
     assert paces["H100"] == paces["H200"] > paces["A100"] > 1.0 == paces["L40S"]
     assert prompt_pace(profiles.engines()["vllm-2025"], gpus["H100"], "bf16") == 1.0

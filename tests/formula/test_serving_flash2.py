@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from railwright.catalog import load_catalog
-from railwright.measure.machines import machine_of
+from railwright.measure.machines import published_machine
 from railwright.model import load_model
 from railwright.serving.constants import kernels_of
 from railwright.serving.flash2 import (
@@ -117,7 +117,7 @@ def test_contexts_drawn_apart() -> None:
 
 
 def test_unequal_contexts_cost_only_where_none_is_split() -> None:
-    arch, card = load_model("llama-3.1-8b"), machine_of("RTX-PRO-6000", 1, None)
+    arch, card = load_model("llama-3.1-8b"), published_machine("RTX-PRO-6000", 1, None)
     client = Client(kind="closed-loop", concurrency=8, input=1024, output=128)
     job = ServingJob(name="x", model="llama-3.1-8b", engine="vllm-2026", client=client)
     wide = Spread(array(100.0, 200.0, 3000.0), array(0.0, 0.9, 1.0))
@@ -133,7 +133,7 @@ def test_unequal_contexts_cost_only_where_none_is_split() -> None:
     assert narrow.mixed_decode is None
     assert narrow.beside == 0.0
     # FlashAttention 3 of Hopper packs groups whatever else is in the step
-    hopper = tabulate(job, arch, machine_of("H100", 1, None), spread=wide)
+    hopper = tabulate(job, arch, published_machine("H100", 1, None), spread=wide)
     assert hopper.mixed_decode is None
     assert hopper.beside == 0.0
 
@@ -174,7 +174,7 @@ def test_a_group_computes_no_more_of_a_prompt_than_its_own_budget() -> None:
 
 
 def test_prompts_of_two_engines_take_longer_than_their_even_share() -> None:
-    arch, cards = load_model("qwen3-30b-a3b"), machine_of("RTX-PRO-6000", 2, None)
+    arch, cards = load_model("qwen3-30b-a3b"), published_machine("RTX-PRO-6000", 2, None)
     client = Client(kind="closed-loop", concurrency=8, input=1024, output=128)
     layout = ServingLayout(attention_data=2, expert=2)
     job = ServingJob(name="x", model="qwen3-30b-a3b", engine="vllm-2026", layout=layout, client=client)

@@ -10,7 +10,7 @@ import pytest
 
 from railwright.catalog import load_catalog
 from railwright.compute.gemm import Shape
-from railwright.measure.machines import machine_of
+from railwright.measure.machines import published_machine
 from railwright.model import load_model
 from railwright.serving.attention import ONE_BLOCK
 from railwright.serving.constants import kernels_of
@@ -35,7 +35,7 @@ def job(engine: str, tensor: int = 1, model: str = "llama-3.1-8b") -> ServingJob
 
 def slope(engine: str, model: str, tensor: int, requests: int) -> float:
     """Seconds that 8,000 more tokens of context take in a decode step."""
-    arch, machine = load_model(model), machine_of("H100", 8, None)
+    arch, machine = load_model(model), published_machine("H100", 8, None)
     seen = [
         step_parts(job(engine, tensor, model), arch, machine, decoding=requests, context=c)
         for c in (4000, 12000)
@@ -72,7 +72,7 @@ def test_xqa_takes_over_from_a_quarter_of_the_multiprocessors_on_and_in_groups_o
 
 
 def test_prompts_of_a_step_share_the_launches_of_their_attention():
-    arch, machine = load_model("llama-3.1-8b"), machine_of("H100", 1, None)
+    arch, machine = load_model("llama-3.1-8b"), published_machine("H100", 1, None)
     one, four = (
         step_parts(job("vllm-2026"), arch, machine, decoding=0, context=0, prefill=((512, 0),) * n)
         for n in (1, 4)
@@ -87,7 +87,7 @@ def test_prompts_of_a_step_share_the_launches_of_their_attention():
 
 def test_blocks_in_parallel_meet_once_a_layer():
     falcon = load_model("falcon-180b")
-    machine = machine_of("H100", 8, None)
+    machine = published_machine("H100", 8, None)
     asked = job("trtllm-2024-static", 8, "falcon-180b")
     once, twice = (
         step_parts(asked, replace(falcon, parallel_blocks=p), machine, decoding=8, context=512)
@@ -147,7 +147,7 @@ def test_gpus_of_pcie_4_do_not_meet_faster_than_it():
 
     eight = [Communicator(np.arange(8, dtype=np.int32), "tp")]
     size = 2.0**28
-    seconds = sweep(machine_of("L40S", 8, None), "all_reduce", (size,), eight)[0].time
+    seconds = sweep(published_machine("L40S", 8, None), "all_reduce", (size,), eight)[0].time
     busbw = size / seconds * 2 * 7 / 8
     assert 0.5 * 31.5e9 < busbw < 31.5e9
 
@@ -169,7 +169,7 @@ def test_vllm_keeps_what_one_gpu_needs_free_and_more_for_groups():
 
 def test_a_collective_between_two_tabulated_sizes_takes_its_share():
     # at hundreds of MB an all-reduce takes as long as its bytes: between 128 and 512 MiB, too
-    machine = machine_of("H100", 8, None)
+    machine = published_machine("H100", 8, None)
     place = Place(machine, engines()["vllm-2023"], kernels_of(machine.gpu, "vllm"), 0)
     sizes = np.array([2.0**27, 2.0**28, 2.0**29, 2.0**30])
     times = nccl_seconds(place, "all_reduce", 8, sizes)
@@ -178,7 +178,7 @@ def test_a_collective_between_two_tabulated_sizes_takes_its_share():
 
 
 def test_prompts_of_a_plan_meet_over_pcie_at_its_bus_bandwidth():
-    machine, arch = machine_of("L40S", 8, None), load_model("llama-2-70b")
+    machine, arch = published_machine("L40S", 8, None), load_model("llama-2-70b")
     client = Client(kind="closed-loop", concurrency=8, input=2048, output=128)
     asked = ServingJob(
         name="x",

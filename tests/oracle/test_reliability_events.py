@@ -12,6 +12,7 @@ from dataclasses import replace
 import pytest
 
 from railwright.reliability import closed, montecarlo
+from railwright.reliability.protection import Checkpoints
 
 HOUR = 3600.0
 Kind = tuple[float, float, float, float]
@@ -81,17 +82,14 @@ def test_closed_form_and_monte_carlo_train_as_single_events_do(name: str) -> Non
     events = share_trained(mtti, kinds, block, interval, lag, 60_000, every, stored_lag, reload)
     beyond = stored_lag if every else lag
     lost = [max(k[2] - beyond, 0.0) for k in kinds]
+    saving = Checkpoints(block, interval, lag, every * interval, stored_lag, reload)
     figures = closed.Figures(
-        mtti, sum(k[0] * k[1] for k in kinds), block, lag, interval,
+        mtti, sum(k[0] * k[1] for k in kinds), saving,
         spoiled=sum(k[0] * spoiled for k, spoiled in zip(kinds, lost, strict=True)),
         severe=sum(k[0] * (1 - k[3]) for k in kinds),
-        stored=every * interval, stored_lag=stored_lag, reload=reload,
     )  # fmt: skip
-    process = montecarlo.Process(
-        mtti,
-        tuple(montecarlo.Fault(k[0], k[1], s, k[3]) for k, s in zip(kinds, lost, strict=True)),
-        block, interval, lag, storage_every=max(every, 1), stored_lag=stored_lag, reload=reload,
-    )  # fmt: skip
+    faults = tuple(montecarlo.Fault(k[0], k[1], s, k[3]) for k, s in zip(kinds, lost, strict=True))
+    process = montecarlo.Process(mtti, faults, saving)
     drawn = montecarlo.simulate(process, 1500 * mtti, samples=200, seed=7).ettr.mean()
     assert closed.ettr(figures) == pytest.approx(events, abs=0.012)
     assert drawn == pytest.approx(events, abs=0.012)

@@ -12,7 +12,7 @@ from railwright.catalog import load_catalog
 from railwright.cost import price_book
 from railwright.growth import Ask, Growth, grow
 from railwright.growth.fitting import fitting_jobs
-from railwright.growth.machines import machine_of
+from railwright.growth.machines import networked
 from railwright.growth.pace import predicted, steps_of
 from railwright.growth.pace import published as published_pace
 from railwright.growth.parts import constant, speeds
@@ -128,7 +128,7 @@ def test_published_paces_are_named_as_such_and_others_carry_the_band_of_our_mode
 def test_where_both_exist_the_published_pace_lies_in_the_band_of_ours():
     """Llama 3 8B, pre-training, 8 H100: 11 published runs, none of which our layouts were chosen by."""
     ask, arch, catalog = Ask(4, 20.0, "llama-3-8b", "pretrain", 8), load_model("llama-3-8b"), load_catalog()
-    machine = machine_of(catalog.servers["hgx-h100"], 1, speeds()[-1], catalog)
+    machine = networked(catalog.servers["hgx-h100"], 1, speeds()[-1], catalog)
     jobs = [j for j in fitting_jobs(ask, arch, machine, 8) if j.layout.pipeline == j.layout.tensor == 1]
     ours = predicted(steps_of(jobs, arch, machine)[0][1]).rate
     assert ours.low <= published_pace(ask, arch, "h100-sxm", 8).rate.middle <= ours.high

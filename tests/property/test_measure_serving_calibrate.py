@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from railwright.measure.compare import machine_of
 from railwright.measure.loadgen.result import BenchResult, Summary
 from railwright.measure.serving_calibrate import calibrate_engine
+from railwright.measure.study_machine import study_machine
 from railwright.model.hf_config import load_model
 from railwright.serving.predict import serve
 from railwright.serving.profiles import engine_of
@@ -44,7 +44,7 @@ def _run(engine: str, load: tuple[int, int, int]) -> BenchResult:
         kind="closed-loop", concurrency=concurrency, requests=4 * concurrency, input=prompt, output=output
     )
     job = JOB.model_copy(update={"client": client, "engine": engine})
-    found = serve(job, load_model(JOB.model), machine_of(STUDY))
+    found = serve(job, load_model(JOB.model), study_machine(STUDY))
     return BenchResult(
         file=f"c{concurrency}.json",
         tool="vllm bench serve",

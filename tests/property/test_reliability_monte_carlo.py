@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from railwright.reliability.closed import Figures, ettr, goodput, longest_recovery, losses
 from railwright.reliability.formulas import best_interval, daly, ettr_renewal, young
-from railwright.reliability.montecarlo import Fault, Process, simulate
+from railwright.reliability.montecarlo import Fault, Process, Runs, simulate
+from railwright.reliability.protection import Checkpoints, Elastic
 
 HOUR = 3600.0
 mttis = st.floats(0.2 * HOUR, 500 * HOUR)
@@ -30,7 +31,7 @@ blocks = st.floats(0.05, 600.0)
 def test_simulated_ratio_is_dalys(
     mtti: float, recovery: float, block: float, interval: float, seed: int
 ) -> None:
-    process = Process(mtti, (Fault(1.0, recovery),), block, interval)
+    process = Process(mtti, (Fault(1.0, recovery),), Checkpoints(block, interval))
     found = simulate(process, 600 * mtti, samples=400, seed=seed).ettr
     error = found.std() / math.sqrt(len(found))
     # 4.5 standard errors, and the bias of a ratio over 600 cycles.
@@ -41,7 +42,7 @@ def test_simulated_ratio_is_dalys(
 
 def test_simulated_wall_time_is_the_work_over_the_ratio() -> None:
     mtti, recovery, block, interval, work = 3 * HOUR, 600.0, 20.0, 900.0, 3000 * HOUR
-    process = Process(mtti, (Fault(1.0, recovery),), block, interval)
+    process = Process(mtti, (Fault(1.0, recovery),), Checkpoints(block, interval))
     runs = simulate(process, math.inf, work, samples=400, seed=1)
     expected = work / ettr_renewal(mtti, recovery, block, interval)
     assert not np.isnan(runs.finished).any()
@@ -50,14 +51,14 @@ def test_simulated_wall_time_is_the_work_over_the_ratio() -> None:
 
 
 def test_without_failures_only_checkpoints_cost() -> None:
-    process = Process(1e15, (Fault(1.0, 600.0),), 10.0, 990.0)
+    process = Process(1e15, (Fault(1.0, 600.0),), Checkpoints(10.0, 990.0))
     runs = simulate(process, math.inf, 99_000.0, samples=10)
     # 100 intervals, and a checkpoint between each two.
     assert runs.finished == pytest.approx(np.full(10, 99_000.0 + 99 * 10.0))
 
 
 def test_bursts_cost_less_than_evenly_spread_failures() -> None:
-    even = Process(2 * HOUR, (Fault(1.0, 600.0),), 10.0, 900.0)
+    even = Process(2 * HOUR, (Fault(1.0, 600.0),), Checkpoints(10.0, 900.0))
     bursts = replace(even, shape=0.714)
     one, other = (simulate(p, 3000 * HOUR, samples=400, seed=2).ettr.mean() for p in (even, bursts))
     assert other > one
@@ -66,31 +67,32 @@ def test_bursts_cost_less_than_evenly_spread_failures() -> None:
 def test_two_levels_agree_with_the_first_order_form() -> None:
     # One failure in ten leaves only storage, which every eighth interval reaches.
     fault = (Fault(0.9, 600.0), Fault(0.1, 600.0, survives=0.0))
-    process = Process(20 * HOUR, fault, 1.0, 300.0, storage_every=8, reload=100.0)
-    found = simulate(process, 4000 * HOUR, samples=400, seed=3).ettr
-    figures = Figures(20 * HOUR, 600.0, 1.0, 0.0, 300.0, severe=0.1, stored=8 * 300.0, reload=100.0)
+    saving = Checkpoints(1.0, 300.0, stored=8 * 300.0, reload=100.0)
+    found = simulate(Process(20 * HOUR, fault, saving), 4000 * HOUR, samples=400, seed=3).ettr
+    figures = Figures(20 * HOUR, 600.0, saving, severe=0.1)
     assert found.mean() == pytest.approx(ettr(figures), abs=5e-4)
 
 
 def test_a_slow_checkpoint_costs_its_lag() -> None:
-    process = Process(5 * HOUR, (Fault(1.0, 300.0),), 1.0, 600.0, lag=400.0)
-    found = simulate(process, 3000 * HOUR, samples=400, seed=4).ettr
-    figures = Figures(5 * HOUR, 300.0, 1.0, 400.0, 600.0)
-    assert found.mean() == pytest.approx(ettr(figures), abs=1.5e-3)
+    saving = Checkpoints(1.0, 600.0, lag=400.0)
+    found = simulate(Process(5 * HOUR, (Fault(1.0, 300.0),), saving), 3000 * HOUR, samples=400, seed=4).ettr
+    assert found.mean() == pytest.approx(ettr(Figures(5 * HOUR, 300.0, saving)), abs=1.5e-3)
 
 
 def test_an_elastic_job_agrees_with_its_closed_form() -> None:
-    process = Process(4 * HOUR, (Fault(1.0, 120.0),), 1.0, 600.0, elastic=1 / 16, out=1500.0)
+    saving, elastic = Checkpoints(1.0, 600.0), Elastic(1 / 16, 1500.0)
+    process = Process(4 * HOUR, (Fault(1.0, 120.0),), saving, elastic=elastic)
     found = simulate(process, 3000 * HOUR, samples=400, seed=5).ettr
-    figures = Figures(4 * HOUR, 120.0, 1.0, 0.0, 600.0, elastic=1 / 16, out=1500.0)
+    figures = Figures(4 * HOUR, 120.0, saving, elastic=elastic)
     assert found.mean() == pytest.approx(ettr(figures), abs=1e-3)
 
 
 def test_an_elastic_job_that_fails_often_agrees_too() -> None:
     """Before, a replica counted as out while the whole job stood still as well: 0.750 here."""
-    process = Process(1800.0, (Fault(1.0, 260.0),), 1.0, 100.0, elastic=1 / 4, out=900.0)
+    saving, elastic = Checkpoints(1.0, 100.0), Elastic(1 / 4, 900.0)
+    process = Process(1800.0, (Fault(1.0, 260.0),), saving, elastic=elastic)
     found = simulate(process, 3000 * 1800.0, samples=400, seed=5).ettr
-    figures = Figures(1800.0, 260.0, 1.0, 0.0, 100.0, elastic=1 / 4, out=900.0)
+    figures = Figures(1800.0, 260.0, saving, elastic=elastic)
     assert found.mean() == pytest.approx(ettr(figures), abs=2e-3)
     longest = longest_recovery(figures, 0.7)
     assert ettr(replace(figures, recovery=longest)) == pytest.approx(0.7)
@@ -98,19 +100,20 @@ def test_an_elastic_job_that_fails_often_agrees_too() -> None:
 
 def test_reading_from_storage_is_recovery_where_no_memory_survives() -> None:
     """The same runs, instant by instant, whether 600 s are told as part of the one or of the other."""
-    read, recovered = (
-        simulate(Process(HOUR, (Fault(1.0, recovery, survives=0.0),), 1.0, 300.0, reload=reload), 99 * HOUR)
-        for recovery, reload in ((10.0, 600.0), (610.0, 0.0))
-    )
+
+    def runs(recovery: float, reload: float) -> Runs:
+        saving = Checkpoints(1.0, 300.0, stored=300.0, reload=reload)
+        return simulate(Process(HOUR, (Fault(1.0, recovery, survives=0.0),), saving), 99 * HOUR)
+
+    read, recovered = runs(10.0, 600.0), runs(610.0, 0.0)
     assert np.array_equal(read.useful, recovered.useful)
     assert np.array_equal(read.time, recovered.time)
     assert read.ettr.mean() < 0.9
 
 
 def test_same_seed_same_runs() -> None:
-    process = Process(
-        HOUR, (Fault(0.5, 60.0), Fault(0.5, 600.0, spoiled=30.0)), 1.0, 300.0, spread=0.5, varies=0.4
-    )
+    faults = Fault(0.5, 60.0), Fault(0.5, 600.0, spoiled=30.0)
+    process = Process(HOUR, faults, Checkpoints(1.0, 300.0), spread=0.5, varies=0.4)
     one, other = (simulate(process, 100 * HOUR, samples=20, seed=9) for _ in range(2))
     assert np.array_equal(one.useful, other.useful)
 
@@ -134,7 +137,7 @@ def test_estimates_of_the_best_interval_agree_where_checkpoints_are_cheap(mtti: 
 def test_the_recovery_found_gives_the_ratio_wanted(mtti: float, block: float, wanted: float) -> None:
     assume(block < mtti / 4)
     best = best_interval(mtti, block)
-    recovery = longest_recovery(Figures(mtti, 0.0, block, 0.0, best), wanted)
+    recovery = longest_recovery(Figures(mtti, 0.0, Checkpoints(block, best)), wanted)
     assume(recovery > 0)
     assert ettr_renewal(mtti, recovery, block, best) == pytest.approx(wanted)
 
@@ -147,15 +150,16 @@ def test_the_recovery_found_gives_the_ratio_wanted(mtti: float, block: float, wa
     degraded=st.floats(0, 0.2),
     stalled=st.floats(0, 0.2),
     waiting=st.floats(0, 0.5),
-    elastic=st.one_of(st.none(), st.floats(0.001, 0.5)),
+    share=st.one_of(st.none(), st.floats(0.001, 0.5)),
 )
 def test_every_second_of_the_wall_time_is_accounted_for(
     mtti: float, recovery: float, block: float, lag: float, degraded: float, stalled: float, waiting: float,
-    elastic: float | None,
+    share: float | None,
 ) -> None:  # fmt: skip
     figures = Figures(
-        mtti, recovery, block, lag, 900.0, spoiled=10.0, severe=0.1, stored=1800.0,
-        elastic=elastic, out=600.0, degraded=degraded, stalled=stalled, waiting=waiting,
+        mtti, recovery, Checkpoints(block, 900.0, lag, stored=1800.0), spoiled=10.0, severe=0.1,
+        elastic=None if share is None else Elastic(share, 600.0),
+        degraded=degraded, stalled=stalled, waiting=waiting,
     )  # fmt: skip
     assume(ettr(figures) > 0.01)
     found = losses(figures)
@@ -173,9 +177,9 @@ def test_fewer_failures_and_quicker_recoveries_never_hurt(mtti: float, recovery:
 
 def test_a_checkpoint_that_is_long_in_writing_costs_what_is_simulated() -> None:
     """Before, to first order: 0.614 here."""
-    process = Process(HOUR, (Fault(1.0, 10.0),), 17.0, 1015.0, lag=990.0)
-    found = simulate(process, 3000 * HOUR, samples=400, seed=6).ettr
-    assert ettr(Figures(HOUR, 10.0, 17.0, 990.0, 1015.0)) == pytest.approx(found.mean(), abs=1.5e-3)
+    saving = Checkpoints(17.0, 1015.0, lag=990.0)
+    found = simulate(Process(HOUR, (Fault(1.0, 10.0),), saving), 3000 * HOUR, samples=400, seed=6).ettr
+    assert ettr(Figures(HOUR, 10.0, saving)) == pytest.approx(found.mean(), abs=1.5e-3)
 
 
 @given(
@@ -189,7 +193,7 @@ def test_the_longest_recovery_gives_the_ratio_wanted_with_these_checkpoints(
     mtti: float, block: float, interval: float, lag: float, wanted: float
 ) -> None:
     """Before, neither the lag nor the interval that the study asks for counted."""
-    figures = Figures(mtti, 600.0, block, lag * interval, interval, spoiled=20.0)
+    figures = Figures(mtti, 600.0, Checkpoints(block, interval, lag * interval), spoiled=20.0)
     recovery = longest_recovery(figures, wanted)
     assert ettr(replace(figures, recovery=recovery)) == pytest.approx(wanted)
 
@@ -199,4 +203,4 @@ def test_failures_beyond_what_a_float_holds_leave_no_time_to_train(interval: flo
     """Before, a traceback."""
     assert ettr_renewal(0.5, 900.0, 500.0, interval) == 0.0
     assert best_interval(0.5, 500.0) == 0.5
-    assert longest_recovery(Figures(0.5, 900.0, 500.0, 0.0, interval), 0.9) == -math.inf
+    assert longest_recovery(Figures(0.5, 900.0, Checkpoints(500.0, interval)), 0.9) == -math.inf

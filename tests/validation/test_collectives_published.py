@@ -15,7 +15,7 @@ from collectives_machines import machine, world
 from railwright.collectives import NcclSettings, predict, sweep
 from railwright.collectives.family import families
 from railwright.measure.collectives import collective_rows
-from railwright.measure.machines import machine_of
+from railwright.measure.machines import published_machine
 from railwright.measure.table import Row
 from railwright.shipped import read_data
 from railwright.traffic.demand import Communicator
@@ -69,7 +69,7 @@ def test_plateaus(source: str, servers: int, how: dict, op: str, published: floa
 def test_two_servers_of_a100_with_800_gigabits_take_the_algorithm_their_nics_allow(
     nics: int, algorithm: str, published: tuple[float, float] | None
 ) -> None:
-    on = machine_of("A100", 16, 100.0, nics=nics)
+    on = published_machine("A100", 16, 100.0, nics=nics)
     found = predict(on, "all_reduce", 2.0**31, world(on))
     assert found.algorithm == algorithm
     if published:
@@ -79,7 +79,7 @@ def test_two_servers_of_a100_with_800_gigabits_take_the_algorithm_their_nics_all
 def test_a_ring_of_bare_servers_pays_next_to_nothing_beyond_the_wire() -> None:
     """nccl-tests issue 119, 24 A100 on three servers, without any fitted constant: 2 % off in the median."""
     record = next(r for r in read_data("measure", "collectives.yaml")["records"] if r["id"].endswith("-119"))
-    on, off, protocols = machine_of("A100", 24, 100.0, nics=4), [], {}
+    on, off, protocols = published_machine("A100", 24, 100.0, nics=4), [], {}
     for size, microseconds in record["points"]:
         found = predict(on, "all_reduce", float(size), world(on))
         terms = {t.name: t.seconds for t in found.terms}

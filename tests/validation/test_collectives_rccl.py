@@ -19,7 +19,7 @@ import pytest
 
 from railwright.collectives import predict
 from railwright.collectives.prediction import Op
-from railwright.measure.machines import machine_of
+from railwright.measure.machines import published_machine
 from railwright.traffic.demand import Communicator
 
 GB = 2**30
@@ -50,7 +50,7 @@ MI300X_SIZES = {16: 195.85, 64: 271.51, 256: 304.96, 1024: 313.66, 8192: 315.69}
 
 def busbw(gpu: str, op: Op, size: float, ranks: int) -> float:
     """As predicted on the first GPUs of usual servers. [GB/s]"""
-    machine = machine_of(gpu, max(ranks, 8), None)
+    machine = published_machine(gpu, max(ranks, 8), None)
     return predict(machine, op, size, [Communicator(np.arange(ranks, dtype=np.int32))]).busbw / 1e9
 
 

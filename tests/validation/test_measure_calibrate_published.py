@@ -19,7 +19,7 @@ from railwright.measure.calibrate import calibrate_curves
 from railwright.measure.calibrate_profile import LogRecord
 from railwright.measure.collectives import ranks
 from railwright.measure.logs.curve import MeasuredCurve, Point
-from railwright.measure.machines import machine_of
+from railwright.measure.machines import published_machine
 
 OTHERS = ("ar-h100-fernandez-4n", "ar-h100-fernandez-8n", "ar-h100-fernandez-128n", "ar-h100-fernandez-512n")
 OWN = "ar-h100-fernandez-32n"
@@ -35,7 +35,7 @@ def record(name):
 @cache
 def built(name):
     r = record(name)
-    return machine_of(r["gpu"], r["gpus"], r["nic_gbps"], NcclSettings())
+    return published_machine(r["gpu"], r["gpus"], r["nic_gbps"], NcclSettings())
 
 
 def measured(name):

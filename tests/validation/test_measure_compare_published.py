@@ -11,7 +11,7 @@ from railwright.collectives import NcclSettings, bus_factor
 from railwright.errors import RailwrightError
 from railwright.measure.compare import compare_curve
 from railwright.measure.logs.curve import MeasuredCurve, Point
-from railwright.measure.machines import Unsupported, machine_of
+from railwright.measure.machines import Unsupported, published_machine
 from railwright.shipped import read_data
 
 OPS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast")
@@ -31,7 +31,7 @@ def compared(record):
     n = record["gpus"]
     gpus = n if -(-n // record["nodes"]) >= 4 else record["nodes"] * 8
     try:
-        machine = machine_of(
+        machine = published_machine(
             record["gpu"],
             gpus,
             record.get("nic_gbps"),

@@ -23,6 +23,7 @@ from railwright.reliability.formulas import (
     ratio_up,
     young,
 )
+from railwright.reliability.protection import Checkpoints
 from railwright.reliability.published import contradictions, rsc_series_rate, table5
 
 MINUTE = 60.0
@@ -112,7 +113,7 @@ def test_what_90_percent_implies_for_llama_3() -> None:
 
     def longest(block: float) -> float:
         """With the best interval."""
-        return longest_recovery(Figures(m, 0.0, block, 0.0, best_interval(m, block)), case["wanted"])
+        return longest_recovery(Figures(m, 0.0, Checkpoints(block, best_interval(m, block))), case["wanted"])
 
     assert abs(longest(float(case["block_s"])) / MINUTE - case["recovery_min"]) <= case["within_min"]
     slow = case["impossible_block_s"]
@@ -224,5 +225,5 @@ def test_the_shipped_example_meets_llama_3() -> None:
     recovery = recovery_times(asked, saved, parts, held.gpus)
     figures = closed_figures(asked, held, parts, saved, recovery, 128)
     assert ettr(figures) > 0.90
-    best = replace(figures, interval=best_interval(mtti, saved.block, saved.lag))
-    assert recovery.mean < longest_recovery(best, 0.9)
+    best = replace(figures.saving, interval=best_interval(mtti, saved.block, saved.lag))
+    assert recovery.mean < longest_recovery(replace(figures, saving=best), 0.9)

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import pytest
 
-from railwright.measure.machines import machine_of
+from railwright.measure.machines import published_machine
 from railwright.model import load_model
 from railwright.model.architecture import Transformer
 from railwright.serving.profiles import engines
@@ -81,7 +81,7 @@ def error(arch: Transformer, gpu: str, row: Row) -> float:
         max_batched_tokens=count * length,
         max_requests=count,
     )
-    machine = machine_of(gpu, ranks, None)
+    machine = published_machine(gpu, ranks, None)
     step = step_parts(job, arch, machine, decoding=0, context=0, prefill=((length, 0),) * count)
     return (step.total + engines()["vllm-2023"].request) / (measured * 1e-3) - 1.0
 

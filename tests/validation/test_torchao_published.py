@@ -10,7 +10,7 @@ import pytest
 from railwright.catalog import load_catalog
 from railwright.compute.profile import profile_of
 from railwright.compute.time import kernel_times
-from railwright.measure.machines import machine_of
+from railwright.measure.machines import published_machine
 from railwright.measure.training_models import architectures
 from railwright.model.kernels import linear
 from railwright.model.operators import LayerOperators
@@ -50,7 +50,7 @@ def run(dtype: str, **layout: object) -> TrainingJob:
 
 def seconds(dtype: str) -> float:
     result = simulate(
-        run(dtype), architectures()["llama3-8b"], machine_of("H100-96", 8, None), must_fit=False
+        run(dtype), architectures()["llama3-8b"], published_machine("H100-96", 8, None), must_fit=False
     )
     return result.step_time
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from functools import cache
 
-from railwright.measure.machines import machine_of
+from railwright.measure.machines import published_machine
 from railwright.model import load_model
 from railwright.spec.training import Layout, Overlap, TrainingJob
 from railwright.training import simulate
@@ -47,7 +47,9 @@ def hours(dtype: str, dispatch: str) -> float:
         overlap=Overlap(ep=True),
     )
     # their activations are kept in narrower formats than ours: by our model the run would not fit
-    step = simulate(job, load_model(job.model), machine_of("H800", GPUS, None), must_fit=False, most_events=0)
+    step = simulate(
+        job, load_model(job.model), published_machine("H800", GPUS, None), must_fit=False, most_events=0
+    )
     return GPUS * step.step_time / 3600 * 1e12 / (SEQUENCES * TOKENS)
 
 

@@ -33,7 +33,7 @@ import numpy as np
 import pytest
 
 from railwright.collectives.prediction import NcclSettings
-from railwright.measure.machines import machine_of
+from railwright.measure.machines import published_machine
 from railwright.model.dlrm import load_recommender
 from railwright.model.dlrm_operators import distinct_rows
 from railwright.spec.recommendation import RecommendationJob
@@ -67,7 +67,9 @@ def predicted(
 ) -> StepResult:
     """The step of one configuration.  Nodes of four that NVLink does not join are servers of four."""
     small = node_gpus if node_gpus < 8 and gpu != "GB200" else None
-    machine = machine_of(gpu, gpus, None, NcclSettings(sharp=True) if sharp else None, server_gpus=small)
+    machine = published_machine(
+        gpu, gpus, None, NcclSettings(sharp=True) if sharp else None, server_gpus=small
+    )
     job = RecommendationJob(
         name="mlperf",
         model="dlrm-dcnv2",

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from railwright.measure.machines import machine_of
+from railwright.measure.machines import published_machine
 from railwright.measure.training_jobs import RACK
 from railwright.model import load_model
 from railwright.spec.training import Layout, Overlap, TrainingJob
@@ -62,7 +62,7 @@ class Example:
             cuda_graphs=self.graphs,  # type: ignore[arg-type]
             amax_over="stage" if self.dtype == "fp8" else None,
         )
-        machine = machine_of(self.gpu, self.gpus, 400.0, rack=RACK)
+        machine = published_machine(self.gpu, self.gpus, 400.0, rack=RACK)
         arch = replace(load_model(self.model), mtp_layers=self.mtp)
         return simulate(job, arch, machine, must_fit=False).step_time
 

@@ -12,7 +12,7 @@ from functools import cache
 
 import pytest
 
-from railwright.measure.machines import machine_of
+from railwright.measure.machines import published_machine
 from railwright.measure.training import record_row, records
 from railwright.model import load_model
 from railwright.spec.training import Layout, TrainingJob
@@ -60,7 +60,7 @@ def rate(gpus: int, sequences: int) -> float:
         gradient_dtype="bf16",
         layout=Layout(zero=3),
     )
-    machine = machine_of("H100", gpus, 400.0)
+    machine = published_machine("H100", gpus, 400.0)
     step = simulate(job, load_model(job.model), machine, must_fit=False, most_events=0)
     return step.tokens_per_second_per_gpu
 

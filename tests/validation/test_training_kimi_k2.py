@@ -14,7 +14,7 @@ from statistics import mean
 
 import pytest
 
-from railwright.measure.machines import machine_of
+from railwright.measure.machines import published_machine
 from railwright.measure.training_jobs import RACK
 from railwright.model import load_model
 from railwright.spec.training import Layout, TrainingJob
@@ -51,7 +51,7 @@ def seconds(optimizer: str) -> float:
         gradient_dtype="bf16",
         software="megatron-2025",
     )
-    machine = machine_of("GB300", GPUS, 800, rack=RACK)
+    machine = published_machine("GB300", GPUS, 800, rack=RACK)
     return simulate(job, load_model(job.model), machine, most_events=0).step_time
 
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import pytest
 
-from railwright.measure.machines import machine_of
+from railwright.measure.machines import published_machine
 from railwright.measure.table import Row
 from railwright.measure.training import memory_rows, records
 from railwright.measure.training_jobs import job_of, machine_for
@@ -31,7 +31,7 @@ def memory(record: dict[str, str], **layout: object) -> Memory:
     plain = {**record, "cp": "", "zero": "1"}
     job = job_of(plain)
     job = job.model_copy(update={"layout": job.layout.model_copy(update=layout)})
-    machine = machine_of(record["gpu"], int(record["gpus"]), None)
+    machine = published_machine(record["gpu"], int(record["gpus"]), None)
     return peak_memory(job, architecture_of(record), machine.network.fabric, machine.gpu.hbm_bytes)
 
 
@@ -107,7 +107,7 @@ def test_torchtitan_peaks(row: Titan) -> None:
         layout=Layout(zero=3, recompute="selective", recompute_modules=("ops",)),
         software="fsdp-2025" if row.gpu == "H200" else "fsdp-2024",
     )
-    machine = machine_of(row.gpu, row.gpus, None)
+    machine = published_machine(row.gpu, row.gpus, None)
     found = cached(job, architecture_of(record), machine.network.fabric, 0)
     assert found is not None
     assert found.reserved / GIB == pytest.approx(row.gib, rel=row.band)
@@ -188,7 +188,7 @@ def test_bigsciences_readings_that_are_in_no_record() -> None:
                 ),
             }
         )
-        machine = machine_of("A100", gpus, None)
+        machine = published_machine("A100", gpus, None)
         memory = peak_memory(one, replace(arch, layers=row.layers), machine.network.fabric, 80e9)
         found = cached(one, replace(arch, layers=row.layers), machine.network.fabric, 0)
         assert found is not None
@@ -235,7 +235,7 @@ def test_holes_between_megatrons_tensors(held: Held) -> None:
 def _holes(held: Held) -> list[float]:
     (record,) = (r for r in SIMUMAX if r["id"] == f"simumax-b200-{held.record}-mbc4")
     job = job_of(record)
-    machine = machine_of(record["gpu"], int(record["gpus"]), None)
+    machine = published_machine(record["gpu"], int(record["gpus"]), None)
     found = [
         cached(job, architecture_of(record), machine.network.fabric, stage)
         for stage in range(job.layout.pipeline)

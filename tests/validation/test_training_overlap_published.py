@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import pytest
 
-from railwright.measure.machines import machine_of
+from railwright.measure.machines import published_machine
 from railwright.model import load_model
 from railwright.spec.training import Layout, Overlap, TrainingJob
 from railwright.training import simulate
@@ -33,7 +33,7 @@ def asked(hidden: bool, hybrid: bool, **more: object) -> TrainingJob:
 
 
 def step(hidden: bool, hybrid: bool) -> float:
-    job, machine = asked(hidden, hybrid), machine_of("H100", 16, 400.0)
+    job, machine = asked(hidden, hybrid), published_machine("H100", 16, 400.0)
     return simulate(job, load_model("qwen3-30b-a3b"), machine, must_fit=False).step_time
 
 
@@ -57,6 +57,6 @@ def test_the_peak_of_memory_with_them_hidden(gradient: str, error: float) -> Non
     """62.166 GiB allocated on rank 0 with HybridEP; which gradients it had is not said.  A forward pass fills
     up layer by layer as the backward pass beside it empties: with two whole ones it would be 76 or 82 GiB."""
     job = asked(True, True, gradient_dtype=gradient, layout=Layout(expert=16, zero=1))
-    fabric = machine_of("H100", 16, 400.0).network.fabric
+    fabric = published_machine("H100", 16, 400.0).network.fabric
     found = peak_memory(job, load_model("qwen3-30b-a3b"), fabric, 80e9)
     assert (found.total - found.parts[SYSTEM]) / 2**30 / 62.166 - 1 == pytest.approx(error, abs=0.01)

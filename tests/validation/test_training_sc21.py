@@ -10,7 +10,7 @@ from statistics import mean
 
 import pytest
 
-from railwright.measure.machines import machine_of
+from railwright.measure.machines import published_machine
 from railwright.model.architecture import Transformer
 from railwright.spec.training import Layout, Overlap, TrainingJob
 from railwright.training import simulate
@@ -87,7 +87,7 @@ def error(step: Step) -> float:
         # --DDP-impl torch reduces beside the backward pass, local (with a pipeline) behind it
         overlap=Overlap(dp=step.pipeline == 1),
     )
-    machine = machine_of("A100", step.gpus, 200.0)
+    machine = published_machine("A100", step.gpus, 200.0)
     return simulate(job, arch, machine, must_fit=False, most_events=0).step_time / step.seconds - 1
 
 

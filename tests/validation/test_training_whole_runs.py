@@ -29,7 +29,7 @@ from functools import cache
 
 import pytest
 
-from railwright.measure.machines import machine_of
+from railwright.measure.machines import published_machine
 from railwright.measure.training import records
 from railwright.measure.training_jobs import job_of, machine_for
 from railwright.measure.training_models import architecture_of
@@ -56,7 +56,7 @@ def step(arch: Transformer, gpu: str, gpus: int, nic: float, layout: Layout, **f
     job = TrainingJob(
         name=arch.name, model=arch.name, gpus=gpus, tokens=1e12, layout=layout, software=ERAS[gpu], **fields
     )  # type: ignore[arg-type]
-    return simulate(job, arch, machine_of(gpu, gpus, nic), must_fit=False, most_events=0).step_time
+    return simulate(job, arch, published_machine(gpu, gpus, nic), must_fit=False, most_events=0).step_time
 
 
 @cache

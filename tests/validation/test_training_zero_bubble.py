@@ -20,7 +20,7 @@ from statistics import mean
 
 import pytest
 
-from railwright.measure.machines import machine_of
+from railwright.measure.machines import published_machine
 from railwright.measure.training_models import gpt
 from railwright.spec.training import Layout, Overlap, TrainingJob
 from railwright.training import simulate
@@ -141,7 +141,7 @@ def simulated(
         layout=layout_of(Row(model, schedule, stages, micro_batch, {}, 0)),
         overlap=Overlap(dp=False),
     )
-    machine = machine_of("A100", stages, 200.0)
+    machine = published_machine("A100", stages, 200.0)
     return simulate(job, arch, machine, must_fit=False, most_events=most_events)
 
 

@@ -14,7 +14,8 @@ from railwright.cli.jobs import training_job
 from railwright.errors import RailwrightError
 
 if TYPE_CHECKING:
-    from railwright.training.demand import Demand, Range
+    from railwright.training.demand import Demand
+    from railwright.training.throughput import Range
 
 DEFAULT_GPU = "h100-sxm"
 DEFAULT_DTYPE = "bf16"
@@ -111,8 +112,8 @@ def _of_model(
 ) -> list[Demand]:
     from railwright.catalog import find, load_catalog
     from railwright.model import load_model
+    from railwright.training.demand import Equipment, Run, usual_server
     from railwright.training.demand import demand as needed
-    from railwright.training.demand import usual_server
     from railwright.training.whole_runs import over_middle
 
     arch, catalog = load_model(model), load_catalog()
@@ -122,19 +123,8 @@ def _of_model(
         box = find(catalog.servers, server) if server is not None else usual_server(catalog, gpu)
         if box.gpu != gpu.name:
             raise RailwrightError(f"the server {box.name} holds {box.gpu}, not {gpu.name}")
-        one = needed(
-            arch,
-            tokens,
-            sequence,
-            gpu,
-            box,
-            dtype,
-            days=days,
-            gpus=gpus,
-            pue=pue,
-            availability=availability,
-            idle_share=_idle_share(),
-        )
+        run, on = Run(arch, tokens, sequence, dtype), Equipment(gpu, box, idle_share=_idle_share())
+        one = needed(run, on, days=days, gpus=gpus, pue=pue, availability=availability)
         found.append(replace(one, runs=tuple((run.run, ratio) for run, ratio in over_middle(gpu))))
     return found
 
@@ -155,10 +145,11 @@ def _of_study(
     from railwright.model import load_model
     from railwright.study.evaluate import Workshop
     from railwright.training import simulate
+    from railwright.training.demand import Equipment, Run
     from railwright.training.demand import demand as needed
-    from railwright.training.demand import predicted_pace
     from railwright.training.model_flops import job_flops_per_token
     from railwright.training.sizes import domain_of, job_gpus
+    from railwright.training.throughput import predicted_pace
 
     asked = open_study(name)
     refuse_unknown_names(asked, name)
@@ -172,22 +163,28 @@ def _of_study(
     server = find(workshop.catalog.servers, asked.cluster.server)
     # the switch of a single server carries nothing
     switches = count(fabric, workshop.catalog).switch_power if fabric.num_servers > 1 else 0.0
-    found = needed(
+    run = Run(
         arch,
         tokens if tokens is not None else job.tokens,
         job.attended,
+        job.dtype,
+        flops_each=job_flops_per_token(job, arch),
+    )
+    on = Equipment(
         machine.gpu,
         server,
-        job.dtype,
+        per_server=domain_of(job, fabric),
+        network_power=switches / fabric.num_gpus,
+        idle_share=_idle_share(asked.money.prices if asked.money is not None else None),
+    )
+    found = needed(
+        run,
+        on,
         days=days,
         gpus=gpus if gpus is not None or days is not None else used,
         pace=predicted_pace(step, used),
         pue=pue,
         availability=availability,
-        network_power=switches / fabric.num_gpus,
-        per_server=domain_of(job, fabric),
-        idle_share=_idle_share(asked.money.prices if asked.money is not None else None),
-        flops_each=job_flops_per_token(job, arch),
     )
     warnings = step.warnings
     if found.gpus.high > used:

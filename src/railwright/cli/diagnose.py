@@ -115,14 +115,13 @@ def burnin(
     expected figures and pass marks from our own prediction.  Nothing is overwritten.
     """
     from railwright.cli.fabric import open_fabric
-    from railwright.collectives import Machine
+    from railwright.collectives import Machine, NcclSettings
     from railwright.diagnose import Routing, elements_of
     from railwright.diagnose.burnin import burnin as plan_of
     from railwright.diagnose.burnin_files import burnin_files
-    from railwright.study.evaluate import nccl_settings
 
     asked, catalog, fabric = open_fabric(study, None)
-    machine = Machine.of(asked.cluster, catalog, nccl_settings(asked.nccl))
+    machine = Machine.of(asked.cluster, catalog, NcclSettings.of(asked.nccl))
     elements = elements_of(fabric)
     found = plan_of(machine, elements, Routing(asked.cluster.compute.routing), rounds)
     _write_files(out, burnin_files(found, elements, asked.name))

@@ -55,18 +55,17 @@ def serve(
     and whether the network is in the way.
     """
     from railwright.catalog import find, load_catalog
-    from railwright.collectives import Machine, NcclSettings
     from railwright.export.files import refuse_existing
+    from railwright.measure.study_machine import study_machine
     from railwright.model import load_model
     from railwright.serving.predict import serve as predict
 
     refuse_existing([file for file in (as_json, timeline) if file is not None])
     asked = open_study(study)
     chosen = _job(asked, job, study)
-    catalog = load_catalog(asked.catalog)
-    find(catalog.servers, asked.cluster.server)
+    find(load_catalog(asked.catalog).servers, asked.cluster.server)
     arch = load_model(chosen.model)
-    machine = Machine.of(asked.cluster, catalog, NcclSettings(**asked.nccl.model_dump()), _profile(asked))
+    machine = study_machine(asked)
     folder = Path(study).parent if Path(study).exists() else None
     result = predict(chosen, arch, machine, outages=[_outage(text) for text in lose or ()], folder=folder)
     _show(result, arch.is_moe)
@@ -111,15 +110,6 @@ def plain(result: ServingResult) -> dict[str, Any]:
         "kernels": asdict(result.kernels),
         "words": list(result.words),
     }
-
-
-def _profile(study: Study) -> Any:
-    """The calibration a study names; read only then, for its readers are slow to load."""
-    if study.calibration is None:
-        return None
-    from railwright.measure.calibrate_profile import profile_of
-
-    return profile_of(study)
 
 
 def _job(study: Study, name: str | None, file: str) -> ServingJob:

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 def show_steps(file: Path, study: Study, job: str | None, as_json: bool, html: Path | None) -> None:
     """A log's steps beside the predicted one, as text or JSON."""
     from railwright.cli.jobs import training_job
-    from railwright.measure.compare import machine_of
     from railwright.measure.step_compare import compare_steps
     from railwright.measure.steplog import read_step_log
+    from railwright.measure.study_machine import study_machine
     from railwright.model import load_model
 
     if html is not None:
@@ -30,7 +30,7 @@ def show_steps(file: Path, study: Study, job: str | None, as_json: bool, html: P
         )
     log = read_step_log(file)
     chosen = training_job(study, job, "a training log")
-    found = compare_steps(log, chosen, load_model(chosen.model), machine_of(study))
+    found = compare_steps(log, chosen, load_model(chosen.model), study_machine(study))
     if as_json:
         typer.echo(json.dumps(plain(found), indent=1, ensure_ascii=False))
         return

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from railwright.network.solution import Bottleneck
+from railwright.spec.nccl import Nccl
 
 Op = Literal["all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "sendrecv"]
 
@@ -36,6 +37,11 @@ class NcclSettings:
     cross_nic: bool | None = None
     qps_per_connection: int | None = None
     p2p_net_chunk: int | None = None
+
+    @classmethod
+    def of(cls, nccl: Nccl) -> NcclSettings:
+        """Those of a study's NCCL section."""
+        return cls(**nccl.model_dump())
 
 
 @dataclass(frozen=True)

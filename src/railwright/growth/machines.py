@@ -12,7 +12,7 @@ from railwright.growth.parts import Speed
 from railwright.spec.study import Cluster, ComputeNetwork
 
 
-def machine_of(server: Server, machines: int, speed: Speed, catalog: Catalog) -> Machine:
+def networked(server: Server, machines: int, speed: Speed, catalog: Catalog) -> Machine:
     """So many servers on one network, no wider than it must be: rails where a server has several adapters.
 
     The server keeps its GPUs and gets the network's adapters.

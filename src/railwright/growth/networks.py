@@ -9,7 +9,7 @@ from railwright.catalog.parts import Catalog, Server
 from railwright.collectives import Machine
 from railwright.growth.asking import Ask
 from railwright.growth.fitting import fitting_jobs, layout_words
-from railwright.growth.machines import machine_of
+from railwright.growth.machines import networked
 from railwright.growth.pace import steps_of
 from railwright.growth.parts import Speed, constant, saved_bytes, speeds
 from railwright.growth.result import NetworkRow
@@ -42,7 +42,7 @@ def training_rows(
     gpus = servers * server.gpus
     best = speeds()[-1]
     if not known:
-        reference = machine_of(server, servers, best, catalog)
+        reference = networked(server, servers, best, catalog)
         known = steps_of(fitting_jobs(ask, arch, reference, gpus), arch, reference)
     listed = short_list(known)
     if not listed:
@@ -51,7 +51,7 @@ def training_rows(
     most = {job.layout: step.tokens_per_second for job, step in listed}
     found = [(best, *listed[0])]
     for speed in reversed(speeds()[:-1]):
-        machine = machine_of(server, servers, speed, catalog)
+        machine = networked(server, servers, speed, catalog)
         found.append((speed, *_fastest_of([job for job, _ in listed], arch, machine, most)))
     found.reverse()
     top = max(step.tokens_per_second for _, _, step in found)
@@ -118,7 +118,7 @@ def serving_rows(
         if servers == 1:
             steps.append((speed, 0.0, 1.0))
             continue
-        machine = machine_of(server, servers, speed, catalog)
+        machine = networked(server, servers, speed, catalog)
         batch = int(constant("serving_batch"))
         own = step_parts(job, arch, machine, decoding=batch, context=ask.sequence).total
         engine = engine_of(job)

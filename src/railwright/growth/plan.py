@@ -17,7 +17,7 @@ from railwright.growth.fitting import (
     short_of_memory,
     sizes,
 )
-from railwright.growth.machines import machine_of
+from railwright.growth.machines import networked
 from railwright.growth.networks import data_speed, serving_rows, slowest_enough, training_rows
 from railwright.growth.pace import predicted, predicted_serving, published, steps_of
 from railwright.growth.parts import Reuse, Speed, Step, constant, reuses, speeds, steps
@@ -115,7 +115,7 @@ def _training_fit(
 ) -> tuple[Fit, Pace | None, _Steps] | None:
     """The fewest GPUs from those asked for, in the fastest layout that fits, and our pace."""
     for gpus in sizes(ask.job_gpus, server.gpus, most):
-        machine = machine_of(server, -(-gpus // server.gpus), speeds()[-1], catalog)
+        machine = networked(server, -(-gpus // server.gpus), speeds()[-1], catalog)
         jobs = fitting_jobs(ask, arch, machine, gpus)
         found = steps_of(jobs, arch, machine)
         if found:
@@ -133,7 +133,7 @@ def _serving_fit(
     if fit is None:
         return None
     assert isinstance(fit.job, ServingJob)
-    machine = machine_of(server, -(-fit.gpus // server.gpus), speeds()[-1], catalog)
+    machine = networked(server, -(-fit.gpus // server.gpus), speeds()[-1], catalog)
     try:
         return fit, predicted_serving(fit.job, arch, machine), []
     except PlanError:

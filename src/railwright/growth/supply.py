@@ -10,7 +10,7 @@ from railwright.catalog import find
 from railwright.catalog.parts import Catalog, Server
 from railwright.errors import RailwrightError, nearest
 from railwright.fabric import count
-from railwright.growth.machines import machine_of
+from railwright.growth.machines import networked
 from railwright.growth.parts import Speed, constant, wall_outlets
 from railwright.growth.result import Span
 from railwright.site.loading import constant as site_constant
@@ -74,7 +74,7 @@ def bill(server: Server, machines: int, jobs: Speed, data: Speed, catalog: Catal
         return Bill(total, 0.0, unread)
     power = 0.0
     for speed in (jobs, data) if jobs != data else (jobs,):
-        counts = count(machine_of(server, machines, speed, catalog).network.fabric, catalog)
+        counts = count(networked(server, machines, speed, catalog).network.fabric, catalog)
         switch, nic = find(catalog.switches, speed.switch), find(catalog.nics, speed.nic)
         each, one_unread = _switch_price(speed.switch, switch.ports * switch.rate, prices)
         link = price_of("link-per-gbps", prices)

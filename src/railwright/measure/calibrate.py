@@ -28,8 +28,8 @@ from railwright.measure.calibrate_profile import (
     LogRecord,
     ProfileFile,
 )
-from railwright.measure.compare import machine_of
 from railwright.measure.logs import MeasuredCurve, read_log
+from railwright.measure.study_machine import study_machine
 from railwright.spec.study import Study
 
 OWN_BAND = 3
@@ -77,7 +77,7 @@ def calibrate(
                     "rename one."
                 )
     plain = study.model_copy(update={"calibration": None})
-    return calibrate_curves(curves, machine_of(plain), records, study.name)
+    return calibrate_curves(curves, study_machine(plain), records, study.name)
 
 
 def calibrate_curves(

@@ -13,7 +13,7 @@ from railwright.collectives import bus_factor, predict
 from railwright.collectives.machine import Machine
 from railwright.collectives.prediction import NcclSettings
 from railwright.errors import RailwrightError
-from railwright.measure.machines import Unsupported, machine_of
+from railwright.measure.machines import Unsupported, published_machine
 from railwright.measure.table import Row, Skipped
 from railwright.shipped import read_data
 from railwright.traffic.demand import Communicator
@@ -58,7 +58,7 @@ def _replay(record: dict[str, Any]) -> Iterator[Row]:
     nccl = NcclSettings(algorithm=ALGORITHMS.get(algorithm, "auto"))
     efa = "EFA" in record.get("fabric", "")
     rate, nics = record.get("nic_gbps"), record.get("nics")
-    machine = machine_of(record["gpu"], _gpus_to_build(record), rate, nccl, efa, nics=nics)
+    machine = published_machine(record["gpu"], _gpus_to_build(record), rate, nccl, efa, nics=nics)
     group = (ranks(machine, record["gpus"], record["nodes"], record.get("of_node")),)
     factor = bus_factor(record["op"], record["gpus"])
     for size, value in record["points"]:

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import fields, replace
+from dataclasses import replace
 
 from railwright import __version__
-from railwright.catalog import load_catalog
-from railwright.collectives import Machine, NcclSettings, sweep
+from railwright.collectives import Machine, sweep
 from railwright.collectives.predict import OPS
 from railwright.collectives.prediction import Op
 from railwright.errors import PlanError
 from railwright.fabric.finding import SERIOUS_FIRST, Finding
-from railwright.measure.calibrate_profile import profile_of
 from railwright.measure.compare_findings import across, findings_of
 from railwright.measure.compare_place import place
 from railwright.measure.compare_result import ComparedCurve, ComparedPoint, Comparison
 from railwright.measure.compare_suspects import bounds, suspects
 from railwright.measure.logs.curve import MeasuredCurve, one_half
+from railwright.measure.study_machine import study_machine
 from railwright.spec.study import Study
 
 
@@ -29,7 +28,7 @@ def compare(curves: Iterable[MeasuredCurve], study: Study) -> Comparison:
 
     Raises PlanError when no curve can be compared (with every reason), or the study's fabric is impossible.
     """
-    machine = machine_of(study)
+    machine = study_machine(study)
     compared: list[ComparedCurve] = []
     skipped: list[str] = []
     for curve in one_half(curves):
@@ -43,14 +42,6 @@ def compare(curves: Iterable[MeasuredCurve], study: Study) -> Comparison:
     findings += across(compared)
     findings.sort(key=lambda f: (SERIOUS_FIRST[f.severity], -f.confidence))
     return Comparison(study.name, __version__, tuple(compared), tuple(findings), tuple(skipped))
-
-
-def machine_of(study: Study) -> Machine:
-    """The machine of a study, with its NCCL settings."""
-    known = {f.name for f in fields(NcclSettings)}
-    settings = {name: value for name, value in study.nccl if name in known}
-    catalog = load_catalog(study.catalog)
-    return Machine.of(study.cluster, catalog, NcclSettings(**settings), profile_of(study))
 
 
 def compare_curve(curve: MeasuredCurve, machine: Machine) -> ComparedCurve:

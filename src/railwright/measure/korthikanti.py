@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from railwright.collectives.machine import Machine
-from railwright.measure.machines import machine_of
+from railwright.measure.machines import published_machine
 from railwright.measure.table import Row
 from railwright.measure.training_habits import HABITS
 from railwright.measure.training_models import gpt
@@ -89,4 +89,4 @@ def korthikanti_run(wanted: str, spread: bool) -> tuple[TrainingJob, Transformer
         overlap=Overlap(dp=habits.dp, pp=habits.pp),
         software=habits.era,
     )
-    return job, arch, machine_of("A100", one.gpus, 200.0)
+    return job, arch, published_machine("A100", one.gpus, 200.0)

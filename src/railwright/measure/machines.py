@@ -48,7 +48,7 @@ class Unsupported(Exception):
 
 
 @lru_cache(maxsize=256)
-def machine_of(
+def published_machine(
     gpu: str,
     gpus: int,
     nic_gbps: float | None,

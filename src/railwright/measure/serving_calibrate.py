@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 from railwright.collectives.machine import Machine
 from railwright.errors import PlanError
-from railwright.measure.compare import machine_of
 from railwright.measure.loadgen.result import BenchResult
 from railwright.measure.serving_compare import load_of, serving_job, workload_of
+from railwright.measure.study_machine import study_machine
 from railwright.model.architecture import Transformer
 from railwright.model.hf_config import load_model
 from railwright.serving.client import workload
@@ -130,7 +130,7 @@ def calibrate_engine(runs: Sequence[BenchResult], study: Study, job: str | None 
         raise PlanError(
             f"{chosen.name}: engine '{chosen.engine}' is no shipped profile to start from; name one: {known}"
         )
-    machine, arch = machine_of(study), load_model(chosen.model)
+    machine, arch = study_machine(study), load_model(chosen.model)
     asked = [(run, load_of(run, chosen)[0]) for run in runs]
     goals = [(k, what, value) for k, (run, _) in enumerate(asked) for what, value in _means(run)]
     if not goals:

@@ -9,7 +9,7 @@ from importlib import resources
 from typing import Any
 
 from railwright.collectives.machine import Machine
-from railwright.measure.machines import Unsupported, machine_of
+from railwright.measure.machines import Unsupported, published_machine
 from railwright.model.architecture import Transformer
 from railwright.model.hf_config import load_model
 from railwright.shipped import read_data
@@ -131,7 +131,7 @@ RACK = 64
 
 def machine_for(case: Case, gpus: int) -> Machine:
     """The machine of a case that takes `gpus` GPUs in all. Raises Unsupported for a GPU without a server."""
-    return machine_of(gpu_of(case), gpus, None)
+    return published_machine(gpu_of(case), gpus, None)
 
 
 def slice_of(case: Case) -> str:

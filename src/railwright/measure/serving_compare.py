@@ -9,8 +9,8 @@ import numpy as np
 
 from railwright.collectives.machine import Machine
 from railwright.errors import PlanError, RailwrightError, nearest
-from railwright.measure.compare import machine_of
 from railwright.measure.loadgen.result import BenchResult, Summary
+from railwright.measure.study_machine import study_machine
 from railwright.model.architecture import Transformer
 from railwright.model.hf_config import load_model
 from railwright.serving.bands import error_bands
@@ -78,7 +78,7 @@ def compare_serving(
     Raises RailwrightError for a study without that job, PlanError for a load that the file does not tell.
     """
     chosen = serving_job(study, job)
-    machine, arch = machine_of(study), load_model(chosen.model)
+    machine, arch = study_machine(study), load_model(chosen.model)
     return tuple(compare_run(run, chosen, arch, machine) for run in runs)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from railwright.collectives.machine import Machine
-from railwright.measure.machines import Unsupported, machine_of
+from railwright.measure.machines import Unsupported, published_machine
 from railwright.measure.training_habits import DELAYED, Habits, habits_of, is_nemo_2
 from railwright.measure.training_models import HYBRIDS, architecture_of
 from railwright.measure.training_recipes import recipe_of
@@ -67,7 +67,7 @@ def machine_for(record: Mapping[str, str]) -> Machine:
     publisher = record["family"].split("-")[0]
     nic = MEASURED_NICS.get(publisher, nic)
     gpu = VARIANTS.get((publisher, record["gpu"]), record["gpu"])
-    return machine_of(gpu, int(record["gpus"]), nic, rack=RACK, nics=NICS.get(publisher))
+    return published_machine(gpu, int(record["gpus"]), nic, rack=RACK, nics=NICS.get(publisher))
 
 
 def job_of(record: Mapping[str, str]) -> TrainingJob:

@@ -14,7 +14,7 @@ from inspect import signature
 from typing import Any
 
 from railwright.collectives.machine import Machine
-from railwright.measure.machines import machine_of
+from railwright.measure.machines import published_machine
 from railwright.measure.table import Row
 from railwright.model import load_model
 from railwright.model.architecture import Transformer
@@ -29,8 +29,8 @@ from railwright.training.eras import era_of
 RUNS = "runs "
 """How families of such runs begin."""
 
-OF_MACHINE = tuple(signature(machine_of.__wrapped__).parameters)
-"""Fields of a run that are `machine_of`'s."""
+OF_MACHINE = tuple(signature(published_machine.__wrapped__).parameters)
+"""Fields of a run that are `published_machine`'s."""
 
 
 @cache
@@ -117,7 +117,7 @@ def run_of(group: str, name: str) -> Run:
     return Run(
         group=group,
         name=str(name),
-        machine=machine_of(**machine),
+        machine=published_machine(**machine),
         gpus=gpus,
         arch=arch,
         job=job,

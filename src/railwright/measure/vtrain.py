@@ -19,7 +19,7 @@ from importlib import resources
 
 from railwright.collectives.machine import Machine
 from railwright.errors import PlanError
-from railwright.measure.machines import Unsupported, machine_of
+from railwright.measure.machines import Unsupported, published_machine
 from railwright.measure.table import Row, Skipped
 from railwright.measure.training_habits import HABITS
 from railwright.measure.training_models import gpt
@@ -107,7 +107,7 @@ def single_job(record: dict[str, str]) -> TrainingJob:
 
 @cache
 def _machine(gpus: int) -> Machine:
-    return machine_of("A100", gpus, None)
+    return published_machine("A100", gpus, None)
 
 
 def single_machine(record: dict[str, str]) -> Machine:

@@ -21,6 +21,7 @@ from railwright.reliability.checkpointing import (
 )
 from railwright.reliability.constants import YEAR, constant, restart_time
 from railwright.reliability.parts import Stock, components, stalls, stock
+from railwright.reliability.protection import Checkpoints, Elastic
 from railwright.reliability.replay import Trace, read_trace, stepfun
 from railwright.reliability.result import CheckpointTimes, Component, RecoveryTimes
 from railwright.spec.reliability import Reliability
@@ -94,8 +95,10 @@ def basis_of(study: Study, machine: Machine, catalog: Catalog) -> Basis:
 
 def within(figures: closed.Figures, run: float) -> closed.Figures:
     """The same for a run that ends before its next checkpoint: it loses no more than itself."""
-    interval = min(figures.interval, run)
-    return replace(figures, interval=interval, stored=max(min(figures.stored, run), interval))
+    saving = figures.saving
+    interval = min(saving.interval, run)
+    capped = replace(saving, interval=interval, stored=max(min(saving.stored, run), interval))
+    return replace(figures, saving=capped)
 
 
 def refuse_standstill(job: str, held: Stock, figures: closed.Figures, saved: CheckpointTimes) -> None:
@@ -103,7 +106,7 @@ def refuse_standstill(job: str, held: Stock, figures: closed.Figures, saved: Che
     if closed.ettr(figures) > 0:
         return
     deep = saved.storage_every > 1
-    also = f" ({show_time(figures.stored)} to storage)" if deep else ""
+    also = f" ({show_time(figures.saving.stored)} to storage)" if deep else ""
     raise PlanError(
         f"{job} on {held.gpus:,} GPUs is interrupted every {show_time(figures.mtti)}, recovers in "
         f"{show_time(figures.recovery)} and saves its work every {show_time(saved.interval)}{also}: it never "
@@ -144,15 +147,22 @@ def closed_figures(
     replicas: int,
 ) -> closed.Figures:
     """What the closed form needs, from the parts, on a sound fabric."""
-    mtti = mtti_of(parts, "rate")
+    saving = Checkpoints(
+        block=saved.block,
+        interval=saved.interval,
+        lag=saved.lag,
+        stored=saved.storage_every * saved.interval,
+        stored_lag=saved.storage_load,
+        reload=max(saved.storage_load - saved.load, 0.0),
+    )
     figures = closed.Figures(
-        mtti=mtti, recovery=recovery.mean, block=saved.block, lag=saved.lag, interval=saved.interval,
+        mtti=mtti_of(parts, "rate"),
+        recovery=recovery.mean,
+        saving=saving,
         spoiled=sum(p.share * spoiled(p, saved) for p in parts),
         severe=sum(p.share for p in parts if beyond_memory(p, saved)),
-        stored=saved.storage_every * saved.interval, stored_lag=saved.storage_load,
-        reload=max(saved.storage_load - saved.load, 0.0),
         stalled=stalls(asked.flaps, held.units["link"]) if asked.flaps else 0.0,
-    )  # fmt: skip
+    )
     if not asked.elastic:
         return figures
     if replicas < 2:
@@ -161,9 +171,8 @@ def closed_figures(
             "give it more GPUs, or set elastic to false"
         )
     # Survivors notice and rebuild their communicators; the replica is back after a whole recovery.
-    return replace(
-        figures, elastic=1 / replicas, out=recovery.hardware, recovery=recovery.detect + recovery.restart
-    )
+    elastic = Elastic(1 / replicas, recovery.hardware)
+    return replace(figures, elastic=elastic, recovery=recovery.detect + recovery.restart)
 
 
 def mtti_of(parts: Sequence[Component], which: Rate) -> float:

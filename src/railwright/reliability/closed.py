@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from scipy.special import pdtr
 
 from railwright.reliability.formulas import ettr_renewal
+from railwright.reliability.protection import Checkpoints, Elastic
 
 
 @dataclass(frozen=True)
@@ -16,14 +17,10 @@ class Figures:
 
     mtti      mean time to an interruption
     recovery  mean, to the next useful step, lost work not included
-    block, lag, interval  of checkpoints
+    saving    its checkpoints
     spoiled   mean work lost beyond what was not saved
     severe    share of the interruptions that leave only the checkpoint in storage
-    stored    training between two that reach storage
-    stored_lag  from their end until storage has them
-    reload    what reading the one in storage takes longer
-    elastic   share of the speed a failure takes while its replica is out; None: all stop
-    out       how long a replica is out
+    elastic   what a lost replica takes; None: all stop
     degraded  share of the time a degraded fabric takes
     stalled   share of the time that link flaps take
     waiting   share of the time that more servers are out than there are spares
@@ -31,16 +28,10 @@ class Figures:
 
     mtti: float
     recovery: float
-    block: float
-    lag: float
-    interval: float
+    saving: Checkpoints
     spoiled: float = 0.0
     severe: float = 0.0
-    stored: float = 0.0
-    stored_lag: float = 0.0
-    reload: float = 0.0
-    elastic: float | None = None
-    out: float = 0.0
+    elastic: Elastic | None = None
     degraded: float = 0.0
     stalled: float = 0.0
     waiting: float = 0.0
@@ -61,7 +52,7 @@ def longest_recovery(f: Figures, wanted: float) -> float:
         return math.copysign(math.inf, most - wanted)
     needed = wanted + f.spoiled / f.mtti
     if f.elastic is not None:
-        # A replica is out for what is left of `out` once the others train: both hang on the recovery.
+        # A replica is out for what is left of `elastic.out` once the others train: both hang on the recovery.
         def above(recovery: float) -> float:
             return _pace(replace(f, recovery=recovery)) - needed
 
@@ -77,14 +68,15 @@ def longest_recovery(f: Figures, wanted: float) -> float:
 
 def _pace(f: Figures) -> float:
     """Training over wall time, work that is rolled back beyond the newest checkpoint not yet taken off."""
-    if f.elastic is not None:
+    saving, elastic = f.saving, f.elastic
+    if elastic is not None:
         # The other replicas hold the state: nothing is rolled back, the job is short of a replica.
-        up = math.exp(-f.recovery / f.mtti) * f.interval / (f.interval + f.block)
+        up = math.exp(-f.recovery / f.mtti) * saving.interval / (saving.interval + saving.block)
         # While the job trains, so many are out as failed since `out` ago, but not within the recovery: a
         # Poisson number k of mean n, and E[max(1 - e k, 0)] = P(k <= K) - e n P(k <= K - 1), K = 1/e.
-        most, mean = math.floor(1 / f.elastic + 1e-9), max(f.out - f.recovery, 0.0) / f.mtti
-        return float(up * (pdtr(most, mean) - f.elastic * mean * pdtr(most - 1, mean)))
-    return ettr_renewal(f.mtti, f.recovery, f.block, f.interval, f.lag)
+        most, mean = math.floor(1 / elastic.share + 1e-9), max(elastic.out - f.recovery, 0.0) / f.mtti
+        return float(up * (pdtr(most, mean) - elastic.share * mean * pdtr(most - 1, mean)))
+    return ettr_renewal(f.mtti, f.recovery, saving.block, saving.interval, saving.lag)
 
 
 def _kept(f: Figures, pace: float) -> float:
@@ -97,11 +89,12 @@ def _kept(f: Figures, pace: float) -> float:
     """
     if not f.severe or f.elastic is not None or pace <= 0:
         return pace
+    s = f.saving
     often = f.severe / (f.mtti * pace)
-    working = f.interval / (f.interval + f.block)
-    later = often * working * (f.stored_lag - f.lag) + f.severe * f.reload / f.mtti
-    both = f.stored / f.interval * math.expm1(-often * f.interval) / math.expm1(-often * f.stored)
-    return pace * both * math.exp(-often * (f.stored - f.interval) - later)
+    working = s.interval / (s.interval + s.block)
+    later = often * working * (s.stored_lag - s.lag) + f.severe * s.reload / f.mtti
+    both = s.stored / s.interval * math.expm1(-often * s.interval) / math.expm1(-often * s.stored)
+    return pace * both * math.exp(-often * (s.stored - s.interval) - later)
 
 
 def goodput(f: Figures) -> float:
@@ -111,21 +104,22 @@ def goodput(f: Figures) -> float:
 
 def losses(f: Figures) -> tuple[tuple[str, float], ...]:
     """Where the rest of the wall time goes; adds up to 1 - goodput."""
-    useful, good = ettr(f), goodput(f)
-    saving = useful * f.block / f.interval
-    rest = max(1 - useful - saving, 0.0)
-    if f.elastic is not None:
-        parts = {"recovery": f.recovery, "replicas left out": f.elastic * max(f.out - f.recovery, 0.0)}
+    useful, good, saving, elastic = ettr(f), goodput(f), f.saving, f.elastic
+    writing = useful * saving.block / saving.interval
+    rest = max(1 - useful - writing, 0.0)
+    if elastic is not None:
+        left_out = elastic.share * max(elastic.out - f.recovery, 0.0)
+        parts = {"recovery": f.recovery, "replicas left out": left_out}
     else:
         parts = {
             "recovery": f.recovery,
-            "work since the last checkpoint": (f.interval + f.block) / 2 + f.lag,
+            "work since the last checkpoint": (saving.interval + saving.block) / 2 + saving.lag,
             "work spoiled before it was noticed": f.spoiled,
-            "work back to the checkpoint in storage": f.severe * _back(f),
+            "work back to the checkpoint in storage": f.severe * _back(saving),
         }
     total = sum(parts.values()) or 1.0
     found = [(name, rest * part / total) for name, part in parts.items() if part]
-    found.append(("writing checkpoints", saving))
+    found.append(("writing checkpoints", writing))
     slowed = useful * f.degraded
     found.append(("degraded fabric", slowed))
     stalled = (useful - slowed) * f.stalled
@@ -134,7 +128,7 @@ def losses(f: Figures) -> tuple[tuple[str, float], ...]:
     return tuple((name, share) for name, share in found if share > 0)
 
 
-def _back(f: Figures) -> float:
+def _back(s: Checkpoints) -> float:
     """Mean work and reading time of falling back from the newest checkpoint to the one in storage. [s]"""
-    working = f.interval / (f.interval + f.block)
-    return max((f.stored - f.interval) / 2 + working * (f.stored_lag - f.lag) + f.reload, 0.0)
+    working = s.interval / (s.interval + s.block)
+    return max((s.stored - s.interval) / 2 + working * (s.stored_lag - s.lag) + s.reload, 0.0)

@@ -68,36 +68,23 @@ def goodput(
     tell("parts of the job, checkpoints")
     basis = basis_of(study, machine, catalog)
     asked, job, held, parts = basis.asked, study.jobs[0], basis.held, basis.parts
-    saved, recovery, replicas, trace = basis.saved, basis.recovery, basis.replicas, basis.trace
+    saved, recovery = basis.saved, basis.recovery
     arch, mtti = load_model(job.model), basis.figures.mtti
     ideal = job.tokens / (job.global_batch * job.sequence) * step_time(job, arch, machine)
     refuse_standstill(job.name, held, within(basis.figures, ideal), saved)
     tell("spares")
-    out_rate = sum(p.per_1000_node_days * p.servers for p in parts)
-    wanted = tuple(spares(trace, held.nodes, out_rate, share) for share in (0.99, 0.999))
-    # A rack-scale server is several of the nodes that fail and are swapped one by one.
-    nodes_each = held.nodes / held.servers
-    enough = math.ceil(wanted[0].replayed / nodes_each)
-    beyond = study.cluster.servers - held.servers - len(machine.network.fabric.lost)
-    # What the cluster has beyond that is free for other work, and no cost of this run.
-    kept = min(beyond, max(enough, 1)) if beyond else enough
-    kept = kept if asked.spares is None else asked.spares
-    mending = Mending(constant("repair_mean").value, recovery.hardware - recovery.detect, kept)
+    kept = _kept(basis, study.cluster.servers - held.servers - len(machine.network.fabric.lost))
+    mending = Mending(constant("repair_mean").value, recovery.hardware - recovery.detect, kept.servers)
     by_name, spines = {p.name: p for p in parts}, study.cluster.compute.spare_spines
     found = network_faults(job, arch, machine, by_name, spines, mending, tell) if network else None
     figures = within(replace(basis.figures, degraded=found.degraded if found else 0.0), ideal)
     tell("Monte Carlo")
     length = ideal / closed.ettr(figures)
-
-    def waits_with(servers: int) -> NDArray[np.float64]:
-        nodes = int(servers * nodes_each)
-        short, missing = shortage(trace, held.nodes, out_rate, nodes, length, asked.samples, asked.seed)
-        return np.minimum(missing / replicas, 1.0) if asked.elastic else short
-
-    waits = waits_with(kept)
-    covered = replace(figures, waiting=float((waits if kept == enough else waits_with(enough)).mean()))
+    waits = _waits(basis, kept.servers, length)
+    waits_with_enough = waits if kept.servers == kept.enough else _waits(basis, kept.enough, length)
+    covered = replace(figures, waiting=float(waits_with_enough.mean()))
     figures = replace(figures, waiting=float(waits.mean()))
-    forecast = _forecast(basis, figures, kept, ideal, waits)
+    forecast = _forecast(basis, figures, kept.servers, ideal, waits)
     swings = tornado(basis, figures)
     result = Goodput(
         job=job.name, gpus=held.gpus, servers=held.servers, nodes=held.nodes, rates=asked.rates, answer=(),
@@ -106,19 +93,19 @@ def goodput(
         recovery=replace(recovery, mean=figures.recovery), checkpoint=saved,
         definitions=definitions(held.nodes, figures, parts),
         ettr=closed.ettr(figures), goodput=closed.goodput(figures), losses=closed.losses(figures),
-        forecast=forecast, spares=kept, wanted=wanted,
-        enough=(enough, closed.goodput(covered)),
+        forecast=forecast, spares=kept.servers, wanted=kept.wanted,
+        enough=(kept.enough, closed.goodput(covered)),
         target=(asked.target, closed.longest_recovery(figures, asked.target)),
-        network=found, tornado=swings, lemons=worst_tenth(held.nodes, out_rate),
+        network=found, tornado=swings, lemons=worst_tenth(held.nodes, _out_rate(parts)),
         contradictions=contradictions(held.gpus, asked.rates),
-        notes=notes(study, machine.gpu.name, saved, Kept(kept, enough, wanted[0], beyond)),
+        notes=notes(study, machine.gpu.name, saved, kept),
     )  # fmt: skip
     return replace(result, answer=answer(result))
 
 
 def definitions(nodes: float, figures: closed.Figures, parts: Sequence[Component]) -> tuple[Definition, ...]:
     """Each published meaning of effective training time, with this job's figures."""
-    m, r, c, t = figures.mtti, figures.recovery, figures.block, figures.interval
+    m, r, c, t = figures.mtti, figures.recovery, figures.saving.block, figures.saving.interval
     rate = sum(p.per_1000_node_days for p in parts if p.stops)
     daly = ettr_renewal(m, r, c, t)
     meta = ettr_meta(nodes, rate, r, c, t)
@@ -132,6 +119,41 @@ def definitions(nodes: float, figures: closed.Figures, parts: Sequence[Component
         ("MegaScale's rate", mega, "iterations x step time / wall time", "arXiv 2402.15627"),
     )
     return tuple(Definition(*row) for row in rows)
+
+
+def _kept(basis: Basis, beyond: int) -> Kept:
+    """The spare servers of a job, and those that it should have.
+
+    beyond  servers that the study's cluster has beyond the job's
+    """
+    held, rate = basis.held, _out_rate(basis.parts)
+    wanted = tuple(spares(basis.trace, held.nodes, rate, share) for share in (0.99, 0.999))
+    enough = math.ceil(wanted[0].replayed / _nodes_each(basis))
+    # What the cluster has beyond that is free for other work, and no cost of this run.
+    kept = min(beyond, max(enough, 1)) if beyond else enough
+    kept = kept if basis.asked.spares is None else basis.asked.spares
+    return Kept(kept, enough, wanted, beyond)
+
+
+def _waits(basis: Basis, servers: int, length: float) -> NDArray[np.float64]:
+    """(S,) share of the time that servers are missing, of every sample, with so many to spare.
+
+    length  of the run if it never waited [s]
+    """
+    held, asked = basis.held, basis.asked
+    nodes, rate = int(servers * _nodes_each(basis)), _out_rate(basis.parts)
+    short, missing = shortage(basis.trace, held.nodes, rate, nodes, length, asked.samples, asked.seed)
+    return np.minimum(missing / basis.replicas, 1.0) if asked.elastic else short
+
+
+def _out_rate(parts: Sequence[Component]) -> float:
+    """Servers that failures take out of service, per 1,000 node-days."""
+    return sum(p.per_1000_node_days * p.servers for p in parts)
+
+
+def _nodes_each(basis: Basis) -> float:
+    """Nodes of one server: a rack-scale one is several, which fail and are swapped one by one."""
+    return basis.held.nodes / basis.held.servers
 
 
 def _forecast(
@@ -157,14 +179,16 @@ def _forecast(
     )
     diagnose = constant("diagnose")
     process = montecarlo.Process(
-        mtti=figures.mtti, faults=faults, block=saved.block, interval=saved.interval, lag=saved.lag,
+        mtti=figures.mtti,
+        faults=faults,
+        # Not those of `figures`, which are cut to the run: its end comes by itself here.
+        saving=basis.figures.saving,
         shape=constant("gap_shape").value,
         # The published range of the diagnosis is taken as its p10 and p90.
         spread=math.log(diagnose.high / diagnose.low) / (2 * 1.2816),
         varies=0.0 if elastic else recovery.diagnose / recovery.hardware,
-        storage_every=saved.storage_every, stored_lag=saved.storage_load, reload=figures.reload,
-        elastic=figures.elastic, out=figures.out,
-    )  # fmt: skip
+        elastic=figures.elastic,
+    )
     pace = (1 - figures.degraded) * (1 - figures.stalled)
     work = ideal / pace
     horizon = min(50 * work, MOST_INTERRUPTIONS * figures.mtti)

@@ -1,7 +1,7 @@
 """Runs drawn at random: failures, recoveries and checkpoints of many samples side by side.
 
-Legend: S samples; every array is (S,) unless said.  The loop goes over interruptions, each
-step works on all samples at once.
+Legend: S samples, B interruptions drawn at once, R replicas out at once.  The loop goes over interruptions,
+each step works on all samples at once.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+
+from railwright.reliability.protection import Checkpoints, Elastic
 
 Floats = NDArray[np.float64]
 BLOCK = 64
@@ -38,31 +40,21 @@ class Process:
     """A run that fails, recovers and saves its work.
 
     mtti      mean time between interruptions [s]
-    shape     Weibull shape of that time; 1: exponential
     faults    what interrupts it; weights add up to 1
+    saving    its checkpoints; one level of them where copies in memory outlive every fault
+    shape     Weibull shape of the time between interruptions; 1: exponential
     spread    sigma of the logarithm of the part of a recovery that varies
     varies    share of a recovery that varies
-    block, interval, lag  of checkpoints, as in `formulas` [s]
-    storage_every  intervals between two checkpoints that reach storage; 1: every one does
-    stored_lag     from their end until storage has them [s]
-    reload    extra recovery when only the one in storage is left [s]
-    elastic   share of the speed that one failure takes away while its replica is out; None: all stop
-    out       how long a replica is out [s]
+    elastic   what a lost replica takes; None: all stop
     """
 
     mtti: float
     faults: tuple[Fault, ...]
-    block: float
-    interval: float
-    lag: float = 0.0
+    saving: Checkpoints
     shape: float = 1.0
     spread: float = 0.0
     varies: float = 0.0
-    storage_every: int = 1
-    stored_lag: float = 0.0
-    reload: float = 0.0
-    elastic: float | None = None
-    out: float = 0.0
+    elastic: Elastic | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,116 +90,139 @@ def simulate(
     Interruptions strike recoveries too, and then the recovery begins anew.  A spare server is always at hand:
     how often it is not, replay.py reads off a real trace.
     """
-    p = process
     rng = np.random.default_rng(seed)
-    weights = np.cumsum([float(f.weight) for f in p.faults])
-    weights /= weights[-1]
-    recovery = np.array([f.recovery for f in p.faults])
-    spoiled = np.array([f.spoiled for f in p.faults])
-    survives = np.array([f.survives for f in p.faults])
-    now, saved, stored = (np.zeros(samples) for _ in range(3))
-    finished = np.full(samples, math.nan)
-    count = np.zeros(samples, np.int64)
-    before = np.zeros(samples)  # recovery that the coming gap begins with
-    # Room for the replicas that are out at once, far beyond their mean number.
-    slots = 8 + math.ceil(4 * p.out / p.mtti)
-    outs = np.zeros((samples, slots)) if p.elastic is not None else None
-    active = np.ones(samples, bool)
-    two_levels = bool((survives < 1).any())
-    while active.any():
-        gaps, kinds, varied, luck = _drawn(p, weights, rng, samples)
-        for i in range(BLOCK):
-            gap, kind = gaps[i], kinds[i]
-            up = np.maximum(gap - before, 0.0)
-            start = now + before
-            trained, need = _trained(p, up, work - saved, start, outs)
-            reached = saved + _worked(p, up) if two_levels else saved
-            done = active & (up >= need)
-            finished[done] = (start + need)[done]
-            saved[done], now[done] = work, finished[done]
-            active &= ~done
-            saved = np.where(active, saved + trained, saved)
-            now = np.where(active, now + gap, now)
-            count += active
-            lost = active & (luck[i] >= survives[kind])
-            # Spoiled work is gone from what was saved; a checkpoint from before it is taken.
-            back = saved - spoiled[kind]
-            there = stored
-            if two_levels:
-                there = _in_storage(p, stored, reached, np.where(lost, spoiled[kind], 0.0))
-                back = np.where(lost, np.minimum(there, saved), back)
-            saved = np.where(active, np.maximum(back, 0.0), saved)
-            if two_levels:
-                stored = np.where(lost, saved, np.minimum(np.maximum(stored, there), saved))
-            before = recovery[kind] * varied[i] + np.where(lost, p.reload, 0.0)
-            if outs is not None:
-                slot = np.argmin(outs, axis=1)
-                outs[np.arange(samples), slot] = now + p.out
-            active &= now < horizon
-            if not active.any():
+    followed = _Samples(process, work, samples)
+    while followed.active.any():
+        for gap, kind, varied, luck in zip(*_drawn(process, rng, samples), strict=True):
+            followed.interrupt(gap, kind, varied, luck)
+            followed.active &= followed.now < horizon
+            if not followed.active.any():
                 break
-    return Runs(now, saved, finished, count)
+    return Runs(followed.now, followed.saved, followed.finished, followed.count)
+
+
+class _Samples:
+    """Samples on their way, each between two of its interruptions.
+
+    now       (S,) last interruption, or the end [s]
+    saved     (S,) work that would be there again [s]
+    stored    (S,) work that storage holds [s]
+    finished  (S,) when the work was done [s]
+    count     (S,) interruptions
+    before    (S,) recovery that the coming gap begins with [s]
+    outs      (S, R) when replicas that were lost are back [s]; None: all stop
+    active    (S,) whether it is followed further
+    """
+
+    def __init__(self, process: Process, work: float, samples: int) -> None:
+        """All samples at the start of a run that needs so much work [s]."""
+        self.process, self.work = process, work
+        self.recovery = np.array([f.recovery for f in process.faults])
+        self.spoiled = np.array([f.spoiled for f in process.faults])
+        self.survives = np.array([f.survives for f in process.faults])
+        self.two_levels = bool((self.survives < 1).any())
+        self.now, self.saved, self.stored, self.before = (np.zeros(samples) for _ in range(4))
+        self.finished = np.full(samples, math.nan)
+        self.count = np.zeros(samples, np.int64)
+        self.active = np.ones(samples, bool)
+        self.outs: Floats | None = None
+        if process.elastic is not None:
+            # Room for the replicas that are out at once, far beyond their mean number.
+            self.outs = np.zeros((samples, 8 + math.ceil(4 * process.elastic.out / process.mtti)))
+
+    def interrupt(self, gap: Floats, kind: NDArray[np.int64], varied: Floats, luck: Floats) -> None:
+        """Every sample to its next interruption; arguments as `_drawn` gives them, (S,) each."""
+        p = self.process
+        up = np.maximum(gap - self.before, 0.0)
+        start = self.now + self.before
+        trained, need = self._trained(up, start)
+        reached = self.saved + _worked(p.saving, up) if self.two_levels else self.saved
+        done = self.active & (up >= need)
+        self.finished[done] = (start + need)[done]
+        self.saved[done], self.now[done] = self.work, self.finished[done]
+        self.active &= ~done
+        self.saved = np.where(self.active, self.saved + trained, self.saved)
+        self.now = np.where(self.active, self.now + gap, self.now)
+        self.count += self.active
+        lost = self.active & (luck >= self.survives[kind])
+        self._roll_back(self.spoiled[kind], reached, lost)
+        self.before = self.recovery[kind] * varied + np.where(lost, p.saving.reload, 0.0)
+        if self.outs is not None and p.elastic is not None:
+            slot = np.argmin(self.outs, axis=1)
+            self.outs[np.arange(len(slot)), slot] = self.now + p.elastic.out
+
+    def _trained(self, up: Floats, start: Floats) -> tuple[Floats, Floats]:
+        """Work saved in an uptime, and the uptime that what is left would need. [s]"""
+        saving, left = self.process.saving, self.work - self.saved
+        if self.outs is not None and self.process.elastic is not None:
+            # Nothing is lost but speed: the other replicas hold the state.
+            out = np.clip(self.outs - start[:, None], 0.0, up[:, None])
+            slow = self.process.elastic.share * out.sum(axis=1)
+            pace = saving.interval / (saving.interval + saving.block)
+            worked = np.maximum(up - slow, 0.0) * pace
+            with np.errstate(divide="ignore", invalid="ignore"):
+                need = np.where(worked >= left, up * left / np.maximum(worked, 1e-300), math.inf)
+            return worked, need
+        whole = np.floor(up / (saving.interval + saving.block))
+        if saving.lag:
+            late = up - whole * (saving.interval + saving.block) < saving.lag
+            whole = np.where(late, np.maximum(whole - 1, 0), whole)
+        need = left
+        if saving.block:
+            need = left + saving.block * np.maximum(np.ceil(left / saving.interval) - 1, 0)
+        return whole * saving.interval, need
+
+    def _roll_back(self, spoiled: Floats, reached: Floats, lost: NDArray[np.bool_]) -> None:
+        """Take off what an interruption costs of the work that was saved.
+
+        spoiled  (S,) work that is gone: a checkpoint from before it is taken [s]
+        reached  (S,) work done, saved or not [s]
+        lost     (S,) whether only the checkpoint in storage is left
+        """
+        back = self.saved - spoiled
+        if self.two_levels:
+            there = self._in_storage(reached, np.where(lost, spoiled, 0.0))
+            back = np.where(lost, np.minimum(there, self.saved), back)
+        self.saved = np.where(self.active, np.maximum(back, 0.0), self.saved)
+        if self.two_levels:
+            kept = np.minimum(np.maximum(self.stored, there), self.saved)
+            self.stored = np.where(lost, self.saved, kept)
+
+    def _in_storage(self, reached: Floats, gone: Floats) -> Floats:
+        """(S,) work that storage holds: what was begun its lag ago; spoiled work asks for a checkpoint before
+        it. [s]
+
+        reached  work done, saved or not
+        gone     of it, what is spoiled
+        """
+        saving = self.process.saving
+        late = saving.stored_lag * saving.interval / (saving.interval + saving.block)  # in work
+        since = reached - late - gone - self.stored
+        there = self.stored + np.floor(since / saving.stored + 1e-9) * saving.stored
+        return np.where(gone > 0, there, np.maximum(there, self.stored))
 
 
 def _drawn(
-    p: Process, weights: Floats, rng: np.random.Generator, samples: int
+    p: Process, rng: np.random.Generator, samples: int
 ) -> tuple[Floats, NDArray[np.int64], Floats, Floats]:
     """(B, S) times between interruptions [s], which fault each is, the factor of its recovery, and the luck
-    that copies in memory need to outlive it.
-
-    weights  of the faults, cumulative
-    """
+    that copies in memory need to outlive it."""
     shape = (BLOCK, samples)
     if p.shape == 1:
         gaps = p.mtti * rng.standard_exponential(shape)
     else:
         gaps = p.mtti / math.gamma(1 + 1 / p.shape) * rng.weibull(p.shape, shape)
-    kinds = np.searchsorted(weights, rng.random(shape), side="right")
+    weights = np.cumsum([float(f.weight) for f in p.faults])
+    kinds = np.searchsorted(weights / weights[-1], rng.random(shape), side="right")
     varied = _varied(p, rng, samples)
     return gaps, np.minimum(kinds, len(p.faults) - 1), varied, rng.random(shape)
 
 
-def _in_storage(p: Process, stored: Floats, reached: Floats, gone: Floats) -> Floats:
-    """(S,) work that storage holds: what was begun its lag ago; spoiled work asks for a checkpoint before it.
-
-    stored   held last
-    reached  work done, saved or not
-    gone     of it, what is spoiled
-    """
-    whole = p.storage_every * p.interval
-    late = p.stored_lag * p.interval / (p.interval + p.block)  # in work
-    there = stored + np.floor((reached - late - gone - stored) / whole + 1e-9) * whole
-    return np.where(gone > 0, there, np.maximum(there, stored))
-
-
-def _trained(
-    p: Process, up: Floats, left: Floats, start: Floats, outs: Floats | None
-) -> tuple[Floats, Floats]:
-    """Work saved in an uptime, and the uptime that what is left would need."""
-    if outs is not None:
-        assert p.elastic is not None
-        # Nothing is lost but speed: the other replicas hold the state.
-        slow = p.elastic * np.clip(outs - start[:, None], 0.0, up[:, None]).sum(axis=1)
-        pace = p.interval / (p.interval + p.block)
-        worked = np.maximum(up - slow, 0.0) * pace
-        with np.errstate(divide="ignore", invalid="ignore"):
-            need = np.where(worked >= left, up * left / np.maximum(worked, 1e-300), math.inf)
-        return worked, need
-    whole = np.floor(up / (p.interval + p.block))
-    if p.lag:
-        late = up - whole * (p.interval + p.block) < p.lag
-        whole = np.where(late, np.maximum(whole - 1, 0), whole)
-    need = left
-    if p.block:
-        need = left + p.block * np.maximum(np.ceil(left / p.interval) - 1, 0)
-    return whole * p.interval, need
-
-
-def _worked(p: Process, up: Floats) -> Floats:
+def _worked(saving: Checkpoints, up: Floats) -> Floats:
     """Work done in an uptime, whether it was saved or not. [s]"""
-    each = p.interval + p.block
+    each = saving.interval + saving.block
     rounds = np.floor(up / each)
-    done: Floats = rounds * p.interval + np.minimum(up - rounds * each, p.interval)
+    done: Floats = rounds * saving.interval + np.minimum(up - rounds * each, saving.interval)
     return done
 
 

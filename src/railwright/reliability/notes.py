@@ -16,14 +16,17 @@ from railwright.units import show_rate
 
 @dataclass(frozen=True)
 class Kept:
-    """Spare servers that there are, those that 99 % of the time ask for, and how the latter were counted.
+    """Spare servers.
 
-    beyond  servers that the study's cluster has beyond its job's
+    servers  that there are
+    enough   that 99 % of the time ask for
+    wanted   nodes that 99 and 99.9 % of the time ask for, and how they were counted
+    beyond   that the study's cluster has beyond its job's
     """
 
     servers: int
     enough: int
-    counted: Spares
+    wanted: tuple[Spares, ...]
     beyond: int
 
 
@@ -87,7 +90,7 @@ def _of_storage(study: Study, asked: Reliability, saved: CheckpointTimes) -> lis
 
 
 def _of_spares(asked: Reliability, kept: Kept) -> list[str]:
-    counted, found = kept.counted, []
+    counted, found = kept.wanted[0], []
     if kept.servers < kept.enough:
         found.append(
             f"Spare servers: {kept.servers}, fewer than the {kept.enough} that 99 % of the time ask for."

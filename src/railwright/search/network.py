@@ -8,16 +8,17 @@ from typing import Any
 
 from railwright.model.architecture import Transformer
 from railwright.spec.training import TrainingJob
-from railwright.training.breakdown import Ending
 from railwright.training.communication import Priced, Prices
+from railwright.training.cost_model import CostModel
 from railwright.training.costs import KernelTime
+from railwright.training.endings import Ending, endings_of
 from railwright.training.eras import Pace
 from railwright.training.lanes import Task
 from railwright.training.pipeline import leaving
 from railwright.training.route import Unit
 from railwright.training.schedule import route_of
 from railwright.training.stage import PassBook, Stage
-from railwright.training.step import endings_of, stages_of
+from railwright.training.step import stages_of
 
 Key = tuple[str, str, float]
 """Purpose, operation and size of a collective, as `Prices.known` has it."""
@@ -41,7 +42,7 @@ def sent_by_stages(
     that stay inside a server.
     """
     staged, _ = stages_of(job, arch, prices, lambda _: book)
-    endings = endings_of(job, arch, prices, kernel, pace, staged, [0.0] * len(staged))
+    endings = endings_of(job, arch, CostModel(prices, kernel, pace), staged, [0.0] * len(staged))
     route = route_of(job.layout)
     alike = [_alike(one.stage) for one in staged]
     counts = [

@@ -21,7 +21,6 @@ from railwright.model.architecture import Transformer
 from railwright.model.dlrm import Recommender, load_recommender
 from railwright.network.solution import Network
 from railwright.reliability.checkpointing import storage_bandwidth
-from railwright.spec.nccl import Nccl
 from railwright.spec.recommendation import RecommendationJob
 from railwright.spec.study import Cluster, Study
 from railwright.spec.sweep import Sweep
@@ -77,7 +76,7 @@ class Workshop:
         """
         key = _key(study)
         if key not in self.machines:
-            settings = replace(nccl_settings(study.nccl), sub_message_share=self.sub_message_share)
+            settings = replace(NcclSettings.of(study.nccl), sub_message_share=self.sub_message_share)
             profile = profile_of(study)
             network = self._network(study.cluster)
             self.machines[key] = Machine.of(study.cluster, self.catalog, settings, profile, network)
@@ -132,21 +131,6 @@ class Workshop:
 def _key(study: Study) -> str:
     """What the machine of a study hangs on."""
     return f"{study.cluster.model_dump_json()}{study.nccl.model_dump_json()}{study.calibration}"
-
-
-def nccl_settings(nccl: Nccl) -> NcclSettings:
-    """The study's NCCL section as the collectives room takes it."""
-    return NcclSettings(
-        nccl.pxn,
-        nccl.algorithm,
-        nccl.protocol,
-        nccl.sharp,
-        min_channels=nccl.min_channels,
-        max_channels=nccl.max_channels,
-        cross_nic=nccl.cross_nic,
-        qps_per_connection=nccl.qps_per_connection,
-        p2p_net_chunk=nccl.p2p_net_chunk,
-    )
 
 
 @lru_cache(maxsize=64)

@@ -8,58 +8,21 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import Protocol
 
 from railwright.training.communication import Prices
+from railwright.training.endings import Ending
 from railwright.training.lanes import LANES, Pass
-from railwright.training.muon import Exchanged, exchange_time
-from railwright.training.offload import ON_GPU, HostUpdate
+from railwright.training.muon import exchange_time
 from railwright.training.pipeline import Placed
 from railwright.training.result import ADAM, UsedCollective
-from railwright.training.stage import Stage
+from railwright.training.stage import Stage, Staged
 from railwright.training.timeline import Share
 
 Seconds = defaultdict[str, float]
 
 
-@dataclass(frozen=True)
-class Ending:
-    """What follows the last pass of a stage [s, since the step's start].
-
-    finish     last pass (and its blocking send) over
-    reduced    own gradient reductions over
-    tied_start, ready   tied-embedding reduction, both `reduced` where there is none
-    barrier    all stages' gradients complete
-    optimizer  its length
-    end        parameters gathered, where that is not overlapped with the next step
-    host       of `optimizer`, what is copied to and from host memory and updated there
-    exchanged  of `optimizer`, what tensor-parallel ranks send each other of the momentum (Muon)
-    """
-
-    finish: float
-    reduced: float
-    tied_start: float
-    ready: float
-    barrier: float
-    optimizer: float
-    end: float
-    host: HostUpdate = ON_GPU
-    exchanged: tuple[Exchanged, ...] = ()
-
-    @property
-    def on_gpu(self) -> float:
-        """What the GPU itself computes of the optimizer."""
-        return self.optimizer - self.host.seconds - exchange_time(self.exchanged)
-
-
-class _HasStage(Protocol):
-    @property
-    def stage(self) -> Stage: ...
-
-
 def critical(
-    staged: Sequence[_HasStage],
+    staged: Sequence[Staged],
     placed: Sequence[Sequence[Placed]],
     endings: Sequence[Ending],
     step_time: float,

@@ -1,26 +1,19 @@
 """What a training run takes before anybody lays it out: FLOPs, GPU-hours, fleet for a deadline, energy.
 
-The pace is our predicted step where a study gives a layout, else the utilisation that published runs of that
-kind of model reached on that GPU.  Every figure that hangs on it is a range.
+Every figure that hangs on the pace of a GPU is a range, as that is (`throughput`).
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cache
-from typing import Any
 
 from railwright.catalog.parts import Catalog, Gpu, Server
 from railwright.errors import PlanError
 from railwright.model import flops_per_token
 from railwright.model.architecture import Transformer
-from railwright.shipped import read_data
-from railwright.training.borrowed import kernel_share, kernels_over
-from railwright.training.constants import MEASURED, error_band, family_of, model_of, width_of
 from railwright.training.formats import job_peak
-from railwright.training.result import StepResult
-from railwright.units import number
+from railwright.training.throughput import Range, Throughput, published_pace
 
 HOUR, DAY = 3600.0, 86400.0
 
@@ -34,38 +27,53 @@ SENSIBLE = {
 }
 """What may be asked for: beyond lie slips of the pen, and figures that no number holds."""
 
-SEQUENCE = 4096
-"""Of kernels where no sequence is told [token]."""
+
+@dataclass(frozen=True)
+class Run:
+    """A training run that is asked for.
+
+    tokens      of the whole run [token]
+    sequence    length of its sequences [token]
+    dtype       of its products
+    flops_each  model FLOPs of one token; None: those of training all weights (`flops_per_token`)
+    """
+
+    arch: Transformer
+    tokens: float
+    sequence: int
+    dtype: str
+    flops_each: float | None = None
 
 
 @dataclass(frozen=True)
-class Range:
-    """A figure with the band it is expected in: 80 % of comparable runs lie between low and high."""
+class Equipment:
+    """What a run is to stand on.
 
-    low: float
-    middle: float
-    high: float
+    per_server     GPUs of each server that the run uses; None: all
+    network_power  of the fabric's switches, per GPU [W]
+    idle_share     of its part of a server's power that a GPU of the run's servers draws which the run leaves
+                   idle; 0: other work has those GPUs and pays for them
+    """
+
+    gpu: Gpu
+    server: Server
+    per_server: int | None = None
+    network_power: float = 0.0
+    idle_share: float = 0.0
 
     @property
-    def ends(self) -> tuple[float, float, float]:
-        """Low, middle, high."""
-        return self.low, self.middle, self.high
+    def used(self) -> int:
+        """GPUs of each server that the run uses."""
+        return self.per_server or self.server.gpus
 
-    def times(self, factor: float) -> Range:
-        """The range times a positive factor."""
-        return Range(self.low * factor, self.middle * factor, self.high * factor)
+    def idle(self, gpus: float) -> float:
+        """GPUs that a run on so many leaves idle in its servers."""
+        return max(_servers(gpus, self.used) * self.server.gpus - gpus, 0.0)
 
-    def under(self, numerator: float) -> Range:
-        """numerator / range: the slowest pace gives the largest need."""
-        return Range(numerator / self.high, numerator / self.middle, numerator / self.low)
-
-
-@dataclass(frozen=True)
-class Throughput:
-    """What one GPU does: model FLOPs a second, and where that comes from. [flop/s]"""
-
-    flops: Range
-    source: str
+    def power(self, gpus: float, idle: float) -> float:
+        """What the machines draw at most while so many GPUs work and so many are idle beside them. [W]"""
+        each = self.server.power_max / self.server.gpus
+        return each * (gpus + idle * self.idle_share) + gpus * self.network_power
 
 
 @dataclass(frozen=True)
@@ -113,63 +121,46 @@ class Demand:
 
 
 def demand(
-    arch: Transformer,
-    tokens: float,
-    sequence: int,
-    gpu: Gpu,
-    server: Server,
-    dtype: str,
+    run: Run,
+    on: Equipment,
     *,
     days: float | None = None,
     gpus: int | None = None,
     pace: Throughput | None = None,
     pue: float = 1.0,
     availability: float = 1.0,
-    network_power: float = 0.0,
-    per_server: int | None = None,
-    idle_share: float = 0.0,
-    flops_each: float | None = None,
 ) -> Demand:
-    """What training `arch` on `tokens` tokens takes; with `days` the fleet for it, with `gpus` its time.
+    """What a training run takes; with `days` the fleet for it, with `gpus` its time.
 
     pace          default: that of published runs, `published_pace`
     pue           power of the site over power of the machines; 1: machines alone
     availability  time at work over wall-clock time, 0..1; what failures, restarts and checkpoints cost is not
                   predicted here, so 1 is the run in which nothing happens
-    network_power of the fabric's switches, per GPU [W]
-    per_server    GPUs of each server that the run uses; None: all
-    flops_each    model FLOPs of one token; default: those of training all weights (`flops_per_token`)
-    idle_share    of its part of a server's power that a GPU of the run's servers draws which the run leaves
-                  idle; 0: other work has those GPUs and pays for them
 
     Power is the server's catalogued maximum, an equal part of it each GPU: an upper bound, since training
     rarely draws it.
     Raises PlanError for a deadline and a fleet at once, and for figures that make no sense.
     """
-    _check(tokens, sequence, days, gpus, pue, availability)
-    used = per_server or server.gpus
-    per_token = flops_per_token(arch, sequence).total if flops_each is None else flops_each
-    flops = per_token * tokens
-    known = pace or published_pace(arch, gpu, dtype, sequence)
+    _check(run, days, gpus, pue, availability)
+    arch, gpu = run.arch, on.gpu
+    per_token = flops_per_token(arch, run.sequence).total if run.flops_each is None else run.flops_each
+    flops = per_token * run.tokens
+    known = pace or published_pace(arch, gpu, run.dtype, run.sequence)
+    peak = job_peak(gpu, run.dtype)
     hours = known.flops.under(flops).times(1.0 / (HOUR * availability))
-    fleet, time = _fleet(hours, used, days, gpus)
-    idle = Range(*(max(_servers(n, used) * server.gpus - n, 0.0) for n in fleet.ends))
-    power = Range(
-        *(
-            (server.power_max / server.gpus * (n + still * idle_share) + n * network_power) * pue
-            for n, still in zip(fleet.ends, idle.ends, strict=True)
-        )
-    )
+    fleet, time = _fleet(hours, on.used, days, gpus)
+    idle = Range(*map(on.idle, fleet.ends))
+    power = Range(*(on.power(n, still) * pue for n, still in zip(fleet.ends, idle.ends, strict=True)))
     return Demand(
         model=arch.name,
         gpu=gpu.name,
-        server=server.name,
-        dtype=dtype,
-        tokens=tokens,
+        server=on.server.name,
+        dtype=run.dtype,
+        tokens=run.tokens,
         flops_per_token=per_token,
         flops=flops,
         pace=known,
-        mfu=known.flops.times(1.0 / job_peak(gpu, dtype)),
+        mfu=known.flops.times(1.0 / peak),
         gpu_hours=hours,
         gpus=fleet,
         days=time,
@@ -177,10 +168,10 @@ def demand(
         idle=idle,
         power=power,
         energy=Range(*(HOUR * h * p / n for h, p, n in zip(hours.ends, power.ends, fleet.ends, strict=True))),
-        fleet_peak=fleet.times(job_peak(gpu, dtype)),
+        fleet_peak=fleet.times(peak),
         pue=pue,
         availability=availability,
-        idle_share=idle_share,
+        idle_share=on.idle_share,
     )
 
 
@@ -197,88 +188,6 @@ def _fleet(hours: Range, used: int, days: float | None, gpus: int | None) -> tup
     return Range(given, given, given), hours.times(1.0 / (given * 24.0))
 
 
-def published_pace(arch: Transformer, gpu: Gpu, dtype: str, sequence: int = SEQUENCE) -> Throughput:
-    """What published runs of this kind of model reach on this GPU; where it has too few, what they reach on
-    all GPUs, times what this one's isolated kernels reach of its peak over theirs.
-
-    sequence  of the kernels [token]
-
-    The source says which of the two.  A GPU that no published step ran on has the error band of our steps on
-    top of the range, and none is faster than its kernels alone.
-    Source: training/data/mfu.yaml (tools/fit_mfu.py), 10th, 50th and 90th percentile of the fastest layouts.
-    Raises PlanError for a width of products that no published run has.
-    """
-    family = family_of("moe" if arch.is_moe else "dense", gpu.name, dtype)
-    kind, width = family.split()[0], width_of(dtype)
-    table, peak = _mfu(), job_peak(gpu, dtype)
-    own = table.get(family)
-    row = own or table.get(f"{kind} {width}")
-    if row is None:
-        raise PlanError(
-            f"No published runs of {kind} models in {width} to take a utilisation from; "
-            "give a study with a layout instead, whose step is predicted."
-        )
-    share = Range(float(row["low"]), float(row["middle"]), float(row["high"]))
-    if own:
-        return Throughput(share.times(peak), str(row["source"]))
-    over = kernels_over(arch, sequence, gpu, dtype, row["series"])
-    low, middle, high = share.times(over).ends
-    if model_of(gpu.name) not in MEASURED:
-        band = error_band(family, "")
-        low, high = low / band.high, high / band.low
-    most = kernel_share(arch, sequence, gpu, dtype)
-    reached = Range(*(min(one, most) for one in (low, middle, high)))
-    return Throughput(reached.times(peak), _borrowed(row, family, gpu, over))
-
-
-def above_published(arch: Transformer, gpu: Gpu, dtype: str, mfu: float) -> str:
-    """What is to be said of a step that no record of its software stands behind, where it reaches more of the
-    dense peak than nine of ten published steps on that GPU; '' where it does not or too few are known."""
-    family = family_of("moe" if arch.is_moe else "dense", gpu.name, dtype)
-    row = _mfu().get(family)
-    if row is None or mfu <= float(row["high"]):
-        return ""
-    kind, name, width = family.split()
-    high, middle, series = float(row["high"]), float(row["middle"]), sum(row["series"].values())
-    return (
-        f"its {mfu:.0%} of the dense peak is more than nine of ten published series of {kind} models on "
-        f"{name} in {width} reach ({high:.0%}; half of {series} reach {middle:.0%}), and no record of this "
-        f"software on {gpu.name} stands behind it: measure a step before you plan with it."
-    )
-
-
-def _borrowed(row: dict[str, Any], family: str, gpu: Gpu, over: float) -> str:
-    """The source of a share of the peak that other GPUs reached, for a GPU without one of its own.
-
-    over  what its kernels reach of its peak over theirs
-    """
-    kind, name, width = family.split()
-    known = name in MEASURED
-    lacks = "too few published steps" if known else "no published step"
-    error = "" if known else "; the error of our steps widens the range"
-    links = "" if gpu.scale_up_bandwidth else "; without links between its GPUs its own may be lower still"
-    return (
-        f"{lacks} of its own ({kind}, {width}); the share of its dense peak is what other GPUs "
-        f"({MEASURED[0]} to {MEASURED[-1]}) reached, times {over:.2f}, what its kernels alone reach of "
-        f"it over theirs{error}{links}; {row['source']}"
-    )
-
-
-def predicted_pace(step: StepResult, gpus: int) -> Throughput:
-    """What our predicted step makes of each of `gpus`, within the error band of its family.
-
-    The middle is the prediction itself, or the geometric middle of a band that does not hold it.
-    """
-    flops = step.model_flops / step.step_time / gpus
-    low, high = step.error_low, step.error_high
-    band = Range(flops / high, flops, flops / low) if low <= 1.0 <= high else _around(flops, low, high)
-    return Throughput(
-        band,
-        f"our predicted step of {step.step_time:.4g} s on {number(gpus, 'GPU')}, and measured steps "
-        f"at {low:.2f} to {high:.2f} times the predicted ones",
-    )
-
-
 def usual_server(catalog: Catalog, gpu: Gpu) -> Server:
     """The server that a GPU is most often sold in: NVIDIA's own, else the first of the catalogue.
 
@@ -290,25 +199,19 @@ def usual_server(catalog: Catalog, gpu: Gpu) -> Server:
     return next((s for s in holding if s.name.startswith("dgx")), holding[0])
 
 
-def _around(flops: float, low: float, high: float) -> Range:
-    """A band beside the prediction, with its geometric middle as what to expect."""
-    return Range(flops / high, flops / math.sqrt(low * high), flops / low)
-
-
 def _servers(gpus: float, used: int) -> int:
     """Servers for this many GPUs, `used` of each."""
     return math.ceil(gpus / used * (1 - 1e-12))
 
 
-def _check(
-    tokens: float, sequence: int, days: float | None, gpus: int | None, pue: float, availability: float
-) -> None:
+def _check(run: Run, days: float | None, gpus: int | None, pue: float, availability: float) -> None:
     if days is not None and gpus is not None:
         raise PlanError(
             "A deadline and a fleet were both given; give the days to learn the GPUs, or the GPUs to learn "
             "the days."
         )
-    for what, value in (("tokens", tokens), ("sequence", sequence), ("days", days), ("gpus", gpus)):
+    counts = (("tokens", run.tokens), ("sequence", run.sequence), ("days", days), ("gpus", gpus))
+    for what, value in counts:
         if value is None:
             continue
         if not (value > 0 and math.isfinite(value)):
@@ -327,9 +230,3 @@ def _check(
         raise PlanError(
             f"The availability is {availability:g}; it is a share of the time, from {least:g} to {most:g}."
         )
-
-
-@cache
-def _mfu() -> dict[str, Any]:
-    data: dict[str, Any] = read_data("training", "mfu.yaml")
-    return data

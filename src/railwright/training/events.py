@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from railwright.training.breakdown import Ending, spent
+from railwright.training.breakdown import spent
+from railwright.training.endings import Ending
 from railwright.training.host import WHOLE_PASS
 from railwright.training.lanes import LANES, Pass, Span, ahead_of, is_ahead
 from railwright.training.muon import Exchanged

@@ -81,72 +81,82 @@ def zb_v(stages: int, chunks: int, microbatches: int) -> Orders:
 
 
 def _both_ways(inner: int, outer: int, half: int, near: int, base: tuple[int, int]) -> tuple[Unit, ...]:
-    """DualPipe's eight steps on one stage.
+    """DualPipe's eight steps on one stage, a loop each; direction 0 comes from the nearer end.
 
     inner, outer  stages from the nearer end, and to the middle
     half   microbatches of each direction
     near   chunk of the direction whose first piece is the nearer one
     base   first microbatch of each chunk
     """
-    forward, backward = [0, 0], [0, 0]
-    waiting: deque[tuple[int, int]] = deque()
-    order: list[Unit] = []
-
-    def chunk(direction: int) -> int:
-        return direction ^ near
-
-    def run_forward(direction: int) -> None:
-        c = chunk(direction)
-        order.append(Unit("F", c, base[c] + forward[c]))
-        forward[c] += 1
-
-    def run_backward(direction: int, split: bool = False) -> None:
-        c = chunk(direction)
-        order.append(Unit("I" if split else "B", c, base[c] + backward[c]))
-        if split:
-            waiting.append((c, base[c] + backward[c]))
-        backward[c] += 1
-
-    def run_weight() -> None:
-        order.append(Unit("W", *waiting.popleft()))
-
-    def run_both(ahead: int, back: int) -> None:
-        f, b = chunk(ahead), chunk(back)
-        order.append(Unit("FB", f, base[f] + forward[f], base[b] + backward[b], b))
-        forward[f] += 1
-        backward[b] += 1
-
+    stage = _Order(near, base)
     for _ in range(2 * outer):
-        run_forward(0)
+        stage.forward(0)
     for _ in range(inner + 1):
-        run_forward(0)
-        run_forward(1)
+        stage.forward(0)
+        stage.forward(1)
     for _ in range(outer):
-        run_backward(1, split=True)
-        run_weight()
-        run_forward(1)
+        stage.backward(1, split=True)
+        stage.weights()
+        stage.forward(1)
     for i in range(half - inner - 2 * outer - 1):
         if i == 0 and outer == 0:
             # The middle stages have no forward of the other direction under way that early.
-            run_forward(0)
-            run_backward(1)
+            stage.forward(0)
+            stage.backward(1)
         else:
-            run_both(0, 1)
-        run_both(1, 0)
+            stage.together(0, 1)
+        stage.together(1, 0)
     for _ in range(outer):
-        run_backward(1)
-        run_both(1, 0)
-    split = False
-    for i in range(inner + 1):
-        if i == (inner + 1) // 2 and inner % 2 == 1:
-            split = True
-        run_backward(1, split)
-        if i == (inner + 1) // 2 and inner % 2 == 0:
-            split = True
-        run_backward(0, split)
+        stage.backward(1)
+        stage.together(1, 0)
+    # Of these the second half leaves its weight gradients to the time that is idle at the end.
+    for i in range(2 * (inner + 1)):
+        stage.backward(1 - i % 2, split=i > inner)
     for _ in range(outer):
-        run_weight()
-        run_backward(0, split=True)
-    while waiting:
-        run_weight()
-    return tuple(order)
+        stage.weights()
+        stage.backward(0, split=True)
+    while stage.waiting:
+        stage.weights()
+    return tuple(stage.units)
+
+
+class _Order:
+    """The passes of one stage of DualPipe, put one behind the other.
+
+    near     chunk of direction 0
+    base     first microbatch of each chunk
+    waiting  (chunk, microbatch) of backward passes whose weight gradients are still to be computed
+    """
+
+    def __init__(self, near: int, base: tuple[int, int]) -> None:
+        self.near = near
+        self.units: list[Unit] = []
+        self.waiting: deque[tuple[int, int]] = deque()
+        self.forwards, self.backwards = list(base), list(base)
+
+    def forward(self, direction: int) -> None:
+        """The next microbatch of a direction forward."""
+        self.units.append(Unit("F", *self._next(self.forwards, direction)))
+
+    def backward(self, direction: int, split: bool = False) -> None:
+        """The next one backward; `split`: without its weight gradients."""
+        one = self._next(self.backwards, direction)
+        self.units.append(Unit("I" if split else "B", *one))
+        if split:
+            self.waiting.append(one)
+
+    def together(self, ahead: int, back: int) -> None:
+        """A forward of one direction together with a backward of the other."""
+        forward = self._next(self.forwards, ahead)
+        chunk, microbatch = self._next(self.backwards, back)
+        self.units.append(Unit("FB", *forward, microbatch, chunk))
+
+    def weights(self) -> None:
+        """Weight gradients of the backward pass that has waited longest."""
+        self.units.append(Unit("W", *self.waiting.popleft()))
+
+    def _next(self, following: list[int], direction: int) -> tuple[int, int]:
+        """Chunk and microbatch that come next in a direction."""
+        chunk = direction ^ self.near
+        following[chunk] += 1
+        return chunk, following[chunk] - 1

@@ -7,6 +7,7 @@ runs; communications that run at the same time share links (`contention`).
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -131,93 +132,151 @@ def run(
     begun     dp work carried over from before this pass, ahead of its own
     gates     layer -> which of `begun` its compute waits for
     """
-    earlier = len(begun)
-    # Work that has begun counts from -earlier up, so that `done[index]` holds for it too.
-    queues: dict[Lane, list[int]] = {lane: [] for lane in LANES}
-    queues["dp"] += range(-earlier, 0)
-    for index, task in enumerate(tasks):
-        queues[task.lane].append(index)
-    # Lanes by number, in the order of LANES, so that ties end in the same order.  Each runs one task at once:
-    # its index, when it started, and what is left of it at its own pace and on shared links, and which.
-    lanes = [lane for lane in LANES if queues[lane]]
-    none = -earlier - 1
-    queue = [queues[lane] for lane in lanes]
-    head, busy = [0] * len(lanes), [none] * len(lanes)
-    started, fixed, wire = ([0.0] * len(lanes) for _ in range(3))
-    uses, stretch = [NICS] * len(lanes), [1.0] * len(lanes)
-    loud = [lane not in QUIET for lane in lanes]
-    compute, dp = (lanes.index(lane) if lane in lanes else -1 for lane in ("compute", "dp"))
-    idle, active = [*range(len(lanes))], []
-    done = [False] * (len(tasks) + earlier)
-    spans: list[Span] = []
-    now, left = 0.0, len(tasks) + earlier - len(queues["dp"])
-    while left:
-        for n in idle:
-            if head[n] == len(queue[n]):
+    playing = _Playing(tasks, slowdown, begun, gates or {})
+    while playing.left:
+        playing.start()
+        playing.advance()
+    return playing.over()
+
+
+class _Lane:
+    """A lane while tasks are placed: what waits on it, and what is left of the task that runs there.
+
+    queue    tasks that have not started, by index
+    index    the one that runs; None: none does
+    started  when it did [s]
+    fixed, wire  what is left of it: the part at the lane's own pace, the part that shares links [s]
+    uses     which links those are
+    pace     seconds of work that a second does of the first part
+    stretch  seconds that a second of the second part takes
+    loud     whether compute goes slower beside it
+    """
+
+    __slots__ = ("fixed", "index", "loud", "name", "pace", "queue", "started", "stretch", "uses", "wire")
+
+    def __init__(self, name: Lane, queue: deque[int]) -> None:
+        self.name, self.queue, self.loud = name, queue, name not in QUIET
+        self.index: int | None = None
+        self.started = self.fixed = self.wire = 0.0
+        self.pace = self.stretch = 1.0
+        self.uses = NICS
+
+    def take(self, index: int, task: Task, started: float, fixed: float, wire: float) -> None:
+        """Run a task from here on."""
+        self.index, self.started, self.uses = index, started, task.uses
+        self.fixed, self.wire, self.stretch = fixed, wire, 1.0
+
+    def wait(self) -> float:
+        """Until the task finishes, or changes from its own pace to the shared one. [s]"""
+        return self.fixed / self.pace if self.fixed > 0 else self.wire * self.stretch
+
+    def run(self, seconds: float) -> None:
+        """Get on by less than `wait`."""
+        if self.fixed > 0:
+            self.fixed -= seconds * self.pace
+        else:
+            self.wire -= seconds / self.stretch
+
+
+class _Playing:
+    """All lanes at one instant of a pass; arguments as in `run`.
+
+    left    tasks that are not on the dp lane and have not finished
+    active  lanes that run a task, in the order in which they began
+    idle    lanes that could begin one
+    """
+
+    def __init__(
+        self, tasks: Sequence[Task], slowdown: float, begun: Sequence[Begun], gates: Mapping[int, int]
+    ) -> None:
+        self.tasks, self.begun, self.gates, self.slowed = tasks, begun, gates, 1.0 / slowdown
+        # Work that has begun counts from -len(begun) up, so that `done[index]` holds for it too.
+        queues: dict[Lane, deque[int]] = {lane: deque() for lane in LANES}
+        queues["dp"].extend(range(-len(begun), 0))
+        for index, task in enumerate(tasks):
+            queues[task.lane].append(index)
+        self.left = len(tasks) + len(begun) - len(queues["dp"])
+        self.done = [False] * (len(tasks) + len(begun))
+        # In the order of LANES, so that ties end in the same order.
+        self.lanes = {name: _Lane(name, queue) for name, queue in queues.items() if queue}
+        self.idle, self.active = [*self.lanes.values()], list[_Lane]()
+        self.spans: list[Span] = []
+        self.now = 0.0
+
+    def start(self) -> None:
+        """Start the next task of every idle lane, where all that it waits for has finished."""
+        for lane in self.idle:
+            if not self._may_start(lane):
                 continue
-            index = queue[n][head[n]]
+            index = lane.queue.popleft()
             if index < 0:
-                one = begun[index]
-                started[n] = now if one.start is None else one.start
-                fixed[n], wire[n], uses[n] = one.fixed, one.wire, one.task.uses
+                one = self.begun[index]
+                lane.take(index, one.task, self.now if one.start is None else one.start, one.fixed, one.wire)
             else:
-                task = tasks[index]
-                if gates and n == compute and task.layer in gates and not done[gates[task.layer] - earlier]:
-                    continue
-                if not all(map(done.__getitem__, task.after)):
-                    continue
-                started[n], fixed[n], wire[n] = now, task.duration - task.wire, task.wire
-                uses[n] = task.uses
-            head[n] += 1
-            busy[n] = index
-            active.append(n)
-        assert active, "tasks wait for each other"
-        rate, sharing = 1.0, 0
-        for n in active:
-            if loud[n]:
-                rate = 1.0 / slowdown
-            if fixed[n] <= 0 < wire[n]:
-                sharing += 1
-                stretch[n] = 1.0
-        if sharing > 1:
-            together = [n for n in active if fixed[n] <= 0 < wire[n]]
-            for n, times in zip(together, stretches([uses[n] for n in together]), strict=True):
-                stretch[n] = times
-        # Until a task finishes or changes from its own pace to the shared one.
-        needs = [
-            (fixed[n] / rate if n == compute else fixed[n]) if fixed[n] > 0 else wire[n] * stretch[n]
-            for n in active
-        ]
-        wait = min(needs)
-        now += wait
-        over = wait * (1 + 1e-12)
+                task = self.tasks[index]
+                lane.take(index, task, self.now, task.duration - task.wire, task.wire)
+            self.active.append(lane)
+        assert self.active, "tasks wait for each other"
+
+    def _may_start(self, lane: _Lane) -> bool:
+        index = lane.queue[0]
+        if index < 0:
+            return True
+        task = self.tasks[index]
+        gate = self.gates.get(task.layer) if lane.name == "compute" else None
+        if gate is not None and not self.done[gate - len(self.begun)]:
+            return False
+        return all(map(self.done.__getitem__, task.after))
+
+    def advance(self) -> None:
+        """To the next instant at which a task finishes, or changes from its own pace to the shared one."""
+        if "compute" in self.lanes:
+            loud = any(lane.loud for lane in self.active)
+            self.lanes["compute"].pace = self.slowed if loud else 1.0
+        sharing = [lane for lane in self.active if lane.fixed <= 0 < lane.wire]
+        for lane, times in zip(sharing, stretches([one.uses for one in sharing]), strict=True):
+            lane.stretch = times
+        waits = [lane.wait() for lane in self.active]
+        wait = min(waits)
+        self.now += wait
         running = []
-        for n, need in zip(active, needs, strict=True):
-            if need > over:
-                if fixed[n] > 0:
-                    fixed[n] -= wait * rate if n == compute else wait
-                else:
-                    wire[n] -= wait / stretch[n]
-            elif fixed[n] > 0 and wire[n] > 0:
-                fixed[n] = 0.0
+        for lane, own in zip(self.active, waits, strict=True):
+            if own > wait * (1 + 1e-12):
+                lane.run(wait)
+            elif lane.fixed > 0 and lane.wire > 0:
+                lane.fixed = 0.0
             else:
-                index = busy[n]
-                done[index] = True
-                spans.append(Span(tasks[index] if index >= 0 else begun[index].task, started[n], now))
-                busy[n] = none
-                left -= n != dp
+                self._finish(lane)
                 continue
-            running.append(n)
-        active = running
-        idle = [n for n in range(len(lanes)) if busy[n] == none]
-    spans.sort(key=lambda s: (s.start, s.end, _PLACE[s.task.lane]))
-    ahead = queues["dp"][head[dp] :] if dp >= 0 else ()
-    rest = [begun[i] if i < 0 else Begun.new(_freed(tasks[i])) for i in ahead]
-    if dp >= 0 and busy[dp] != none:
-        index = busy[dp]
-        half = begun[index] if index < 0 else Begun.new(_freed(tasks[index]))
-        rest.insert(0, half._replace(start=started[dp], fixed=fixed[dp], wire=wire[dp]))
-    return Pass(tuple(spans), now, tuple(rest))
+            running.append(lane)
+        self.active = running
+        self.idle = [lane for lane in self.lanes.values() if lane.queue and lane.index is None]
+
+    def _finish(self, lane: _Lane) -> None:
+        index = lane.index
+        assert index is not None
+        self.done[index] = True
+        self.spans.append(Span(self._task(index), lane.started, self.now))
+        lane.index = None
+        self.left -= lane.name != "dp"
+
+    def _task(self, index: int) -> Task:
+        return self.begun[index].task if index < 0 else self.tasks[index]
+
+    def over(self) -> Pass:
+        """The pass, with what is left on the dp lane."""
+        spans = sorted(self.spans, key=lambda s: (s.start, s.end, _PLACE[s.task.lane]))
+        rest: list[Begun] = []
+        dp = self.lanes.get("dp")
+        if dp is not None:
+            if dp.index is not None:
+                half = self._waiting(dp.index)
+                rest.append(half._replace(start=dp.started, fixed=dp.fixed, wire=dp.wire))
+            rest += map(self._waiting, dp.queue)
+        return Pass(tuple(spans), self.now, tuple(rest))
+
+    def _waiting(self, index: int) -> Begun:
+        return self.begun[index] if index < 0 else Begun.new(_freed(self.tasks[index]))
 
 
 def drain(begun: Sequence[Begun], seconds: float) -> tuple[list[Span], tuple[Begun, ...]]:

@@ -65,57 +65,76 @@ def compose(
     A forward needs the forward of the previous piece, a backward that of the next piece; weight gradients
     computed apart come after the input gradients in their stage's own order.
     """
-    stages = len(orders)
-    route = route or Route(stages, chunks)
-    pieces = route.pieces
-    arrival: dict[str, list[list[float]]] = {
-        kind: [[-1.0] * microbatches for _ in range(pieces)] for kind in "FB"
-    }
-    for piece in range(pieces):
-        if route.first(piece):
-            arrival["F"][piece] = [0.0] * microbatches
-    place = [[route.piece(s, c) for c in range(chunks)] for s in range(stages)]
-    holder = [route.stage(piece) for piece in range(pieces)]
-    position, free, wire_free = [0] * stages, [0.0] * stages, [0.0] * stages
-    placed: list[list[Placed]] = [[] for _ in range(stages)]
-    waiting = deque(range(stages))
-    queued = [True] * stages
-    while waiting:
-        stage = waiting.popleft()
-        queued[stage] = False
-        order, done = orders[stage], placed[stage]
-        while position[stage] < len(order):
-            unit = order[position[stage]]
-            parts = _parts(unit, place[stage])
-            arrived = max([arrival[kind][piece][m] for kind, piece, m in parts], default=0.0)
-            if any(arrival[kind][piece][m] < 0 for kind, piece, m in parts):
-                break
-            idle_from = free[stage]
+    step = _Step(orders, route or Route(len(orders), chunks), microbatches, send, blocking)
+    while step.awake:
+        step.place(step.awake.popleft(), run, early)
+    assert list(map(len, step.placed)) == list(map(len, orders)), "the schedule deadlocks"
+    return tuple(map(tuple, step.placed))
+
+
+class _Step:
+    """All stages while their passes are placed; arguments as in `compose`.
+
+    arrival   kind -> piece -> microbatch -> when what that pass needs is there [s]; -1: not yet
+    pieces    stage -> chunk -> piece
+    free      stage -> when it is done with its last pass [s]
+    link_free stage -> when it is done with its last send [s]
+    awake     stages that may have something to place, in the order in which they are looked at
+    """
+
+    def __init__(self, orders: Orders, route: Route, microbatches: int, send: float, blocking: bool) -> None:
+        stages = range(len(orders))
+        self.orders, self.route, self.send, self.blocking = orders, route, send, blocking
+        self.arrival = {
+            "F": [[0.0 if route.first(p) else -1.0] * microbatches for p in range(route.pieces)],
+            "B": [[-1.0] * microbatches for _ in range(route.pieces)],
+        }
+        self.pieces = [[route.piece(s, c) for c in range(route.chunks)] for s in stages]
+        self.free, self.link_free = [0.0 for _ in stages], [0.0 for _ in stages]
+        self.placed: list[list[Placed]] = [[] for _ in stages]
+        self.awake = deque(stages)
+
+    def place(self, stage: int, run: Runner, early: Early) -> None:
+        """Place the next passes of a stage, up to one whose input is not there yet."""
+        order, placed = self.orders[stage], self.placed[stage]
+        while len(placed) < len(order):
+            unit = order[len(placed)]
+            parts = _parts(unit, self.pieces[stage])
+            arrivals = [self.arrival[kind][piece][m] for kind, piece, m in parts]
+            if any(arrived < 0 for arrived in arrivals):
+                return
+            arrived, idle_from = max(arrivals, default=0.0), self.free[stage]
             start = max(arrived, idle_from)
-            transfer = max(0.0, start - max(idle_from, arrived - send)) if start > idle_from else 0.0
+            transfer = max(0.0, start - max(idle_from, arrived - self.send)) if start > idle_from else 0.0
             end = start + run(stage, unit, start)
-            before = (0.0, 0.0) if blocking else early(stage, unit)
-            sends: list[tuple[Unit, float]] = []
-            for one, (kind, piece, microbatch), ahead in zip(unit.passes, parts, before, strict=False):
-                to = _following(kind, piece, route)
-                if to is None:
-                    continue
-                receiver, at = holder[to[1]], end
-                if receiver != stage:
-                    leaves = max(end - ahead, wire_free[stage])
-                    at = wire_free[stage] = leaves + send
-                    sends.append((one, leaves))
-                    if not queued[receiver]:
-                        queued[receiver] = True
-                        waiting.append(receiver)
-                arrival[to[0]][to[1]][microbatch] = at
-            send_start, sent = sends[0][1] if sends else end, send * len(sends)
+            ahead = (0.0, 0.0) if self.blocking else early(stage, unit)
+            sends = self._deliver(stage, unit, parts, [end - a for a in ahead], end)
+            send_start, sent = sends[0][1] if sends else end, self.send * len(sends)
             bubble = start - idle_from - transfer
-            done.append(Placed(unit, start, end, bubble, transfer, send_start, sent, tuple(sends)))
-            free[stage] = send_start + sent if blocking else end
-            position[stage] += 1
-    assert all(position[s] == len(orders[s]) for s in range(stages)), "the schedule deadlocks"
-    return tuple(tuple(done) for done in placed)
+            placed.append(Placed(unit, start, end, bubble, transfer, send_start, sent, sends))
+            self.free[stage] = send_start + sent if self.blocking else end
+
+    def _deliver(
+        self, stage: int, unit: Unit, parts: list[tuple[str, int, int]], ready: list[float], end: float
+    ) -> tuple[tuple[Unit, float], ...]:
+        """Hand the results of a unit to the passes that need them; what is sent, and when it leaves [s].
+
+        ready  when the result of each of its passes can be sent, `end` when it is there on its own stage [s]
+        """
+        sends: list[tuple[Unit, float]] = []
+        for one, (kind, piece, microbatch), there in zip(unit.passes, parts, ready, strict=False):
+            to = _following(kind, piece, self.route)
+            if to is None:
+                continue
+            receiver, at = self.route.stage(to[1]), end
+            if receiver != stage:
+                leaves = max(there, self.link_free[stage])
+                at = self.link_free[stage] = leaves + self.send
+                sends.append((one, leaves))
+                if receiver not in self.awake:
+                    self.awake.append(receiver)
+            self.arrival[to[0]][to[1]][microbatch] = at
+        return tuple(sends)
 
 
 def leaving(stage: int, unit: Unit, route: Route) -> int:

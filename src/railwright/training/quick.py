@@ -17,7 +17,9 @@ from railwright.model.architecture import Transformer
 from railwright.spec.training import TrainingJob
 from railwright.training.communication import Prices
 from railwright.training.contention import NICS, Uses
+from railwright.training.cost_model import CostModel
 from railwright.training.costs import KernelTime
+from railwright.training.endings import endings_of
 from railwright.training.eras import Pace, hides_sends
 from railwright.training.host import AHEAD, launched_ahead
 from railwright.training.lanes import LANES, Task
@@ -25,7 +27,7 @@ from railwright.training.route import Kind, Route, Unit
 from railwright.training.schedule import order_name, route_of, schedule
 from railwright.training.sizes import microbatches
 from railwright.training.stage import Begins, PassBook, Stage
-from railwright.training.step import endings_of, stages_of
+from railwright.training.step import stages_of
 
 Arrays = tuple[NDArray[Any], ...]
 KINDS: dict[Kind, int] = {kind: i for i, kind in enumerate(get_args(Kind))}
@@ -44,7 +46,8 @@ def step_seconds(
     """
     staged, send = stages_of(job, arch, prices, lambda _: book)
     finish = _finish(job, [s.stage for s in staged], send, prices)
-    return max(e.end for e in endings_of(job, arch, prices, kernel, pace, staged, finish))
+    costs = CostModel(prices, kernel, pace)
+    return max(e.end for e in endings_of(job, arch, costs, staged, finish))
 
 
 def pass_times(tasks: list[Task], *slowdowns: float) -> tuple[tuple[float, float], ...]:

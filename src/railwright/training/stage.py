@@ -30,6 +30,7 @@ from railwright.training.shards import (
     forward_with,
     last_gathers,
 )
+from railwright.training.stages import StageShape
 from railwright.training.weights import AGAIN, LAST_WEIGHTS
 from railwright.training.work import Gradients, Work
 
@@ -337,3 +338,11 @@ class Stage:
         self.dp_spans += [
             Span(span.task, start + span.start, start + span.end) for span in spans if span.task.lane == "dp"
         ]
+
+
+@dataclass(frozen=True)
+class Staged:
+    """A stage's shape and the state it was run through."""
+
+    shape: StageShape
+    stage: Stage

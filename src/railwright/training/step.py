@@ -17,35 +17,34 @@ from railwright.compute import kernel_time, profile_of
 from railwright.model.architecture import Operator, Transformer
 from railwright.model.pattern import kind_of
 from railwright.spec.training import TrainingJob
-from railwright.training.breakdown import Ending, critical, shares, used
+from railwright.training.breakdown import critical, shares, used
 from railwright.training.buckets import buckets_of
 from railwright.training.communication import Predict, Prices, gradient_bytes, stage_size
-from railwright.training.constants import error_band, family_of
+from railwright.training.constants import ErrorBand, error_band, family_of
+from railwright.training.cost_model import CostModel
 from railwright.training.costs import KernelTime
-from railwright.training.demand import above_published
+from railwright.training.endings import Ending, endings_of
 from railwright.training.eras import Pace, era_of, hides_sends, pace_alone, pace_of, paced
 from railwright.training.events import MAX_EVENTS, timeline
 from railwright.training.feed import fed, feed_of
 from railwright.training.fitting import check_memory
 from railwright.training.formats import job_peak
-from railwright.training.host_memory import check_host, host_memory, tensors_of
-from railwright.training.hosted import updates_on_host
-from railwright.training.lanes import Task
+from railwright.training.host_memory import check_host, host_memory
 from railwright.training.memory import peak_memory
 from railwright.training.model_flops import job_flops_per_token
-from railwright.training.offload import ON_GPU, copy_times, update_on_host
+from railwright.training.offload import copy_times
 from railwright.training.pipeline import Placed, compose
 from railwright.training.placement import place
 from railwright.training.plan import check
 from railwright.training.plan_warnings import warnings_of
 from railwright.training.result import Memory, StepResult, launch_share
-from railwright.training.schedule import finishing_of, orders_of, route_of, schedule_name
+from railwright.training.schedule import finishing_of, orders_of, route_of
 from railwright.training.shards import Units, units_of
 from railwright.training.sizes import job_gpus, microbatches
-from railwright.training.stage import DataParallel, PassBook, Stage
-from railwright.training.stages import StageShape, stage_shapes, tied_parameters
+from railwright.training.stage import DataParallel, PassBook, Stage, Staged
+from railwright.training.stages import StageShape, stage_shapes
+from railwright.training.throughput import above_published
 from railwright.training.timeline import Timeline
-from railwright.training.update import NOTHING, update_on_gpu
 from railwright.training.work import Work
 
 NONE_SLOWER: Mapping[int, float] = MappingProxyType({})
@@ -86,46 +85,55 @@ def simulate(
     memory = _memory(job, arch, machine, must_fit)
     groups = place(job, fabric)
     peak = job_peak(machine.gpu, job.dtype)
-    prices = Prices(machine, groups, predict) if predict else Prices.shared(machine, groups, network_predict)
     pace = pace or pace_of(job, machine.gpu, job_gpus(job, fabric))
-    timed = kernel or kernel_timer(machine, pace, era_of(job).flash)
-    done = _placed(job, arch, prices, timed, pace, slower)
-    step_time = done.step_time
-    chosen = critical(done.stages, done.placed, done.endings, step_time) if stage is None else stage
+    costs = CostModel(
+        Prices(machine, groups, predict) if predict else Prices.shared(machine, groups, network_predict),
+        kernel or kernel_timer(machine, pace, era_of(job).flash),
+        pace,
+    )
+    done = _placed(job, arch, costs, slower)
+    chosen = critical(done.stages, done.placed, done.endings, done.step_time) if stage is None else stage
     own = done.stages[chosen].stage, done.placed[chosen], done.endings[chosen]
-    parts = shares(*own, step_time, done.hidden)
-    gpus = job_gpus(job, fabric)
-    tokens = job.global_batch * job.sequence
+    parts = shares(*own, done.step_time, done.hidden)
+    gpus, tokens = job_gpus(job, fabric), job.global_batch * job.sequence
     flops = job_flops_per_token(job, arch) * tokens
-    mfu = flops / (step_time * gpus * peak)
-    gpu, fitted = machine.gpu.name, pace_alone(job, machine.gpu).records > 0
-    family, framework = family_of(kind_of(arch), gpu, job.dtype), era_of(job).framework
-    band = error_band(family, framework, fitted, launch_share(parts, step_time))
-    fast = "" if fitted or job.lora else above_published(arch, machine.gpu, job.dtype, mfu)
+    mfu = flops / (done.step_time * gpus * peak)
+    band, fast = _expected(job, arch, machine, mfu, launch_share(parts, done.step_time))
     step = StepResult(
-        step_time=step_time,
+        step_time=done.step_time,
         tokens=tokens,
-        tokens_per_second=tokens / step_time,
-        tokens_per_second_per_gpu=tokens / step_time / gpus,
+        tokens_per_second=tokens / done.step_time,
+        tokens_per_second_per_gpu=tokens / done.step_time / gpus,
         model_flops=flops,
         mfu=mfu,
         shares=parts,
         memory=memory,
-        collectives=used(*own, prices),
+        collectives=used(*own, costs.prices),
         timeline=done.timeline(most_events, end_events),
         tokens_total=job.tokens,
-        time_to_train=job.tokens / tokens * step_time,
-        gpu_hours=job.tokens / tokens * step_time * gpus / 3600.0,
+        time_to_train=job.tokens / tokens * done.step_time,
+        gpu_hours=job.tokens / tokens * done.step_time * gpus / 3600.0,
         error_low=band.low,
         error_high=band.high,
         error_source=band.source,
-        warnings=(
-            *warnings_of(job, arch, machine, doubtful, memory.host, groups),
-            *filter(None, (fast,)),
-        ),
+        warnings=(*warnings_of(job, arch, machine, doubtful, memory.host, groups), *fast),
         stage=chosen,
     )
     return fed(step, feed_of(job, arch, groups))
+
+
+def _expected(
+    job: TrainingJob, arch: Transformer, machine: Machine, mfu: float, launches: float
+) -> tuple[ErrorBand, tuple[str, ...]]:
+    """How far the step may be off, and a warning where it is faster than what is published.
+
+    launches  share of the step that waits for the host's launches
+    """
+    gpu, fitted = machine.gpu, pace_alone(job, machine.gpu).records > 0
+    family = family_of(kind_of(arch), gpu.name, job.dtype)
+    band = error_band(family, era_of(job).framework, fitted, launches)
+    fast = "" if fitted or job.lora else above_published(arch, gpu, job.dtype, mfu)
+    return band, (fast,) if fast else ()
 
 
 def _memory(job: TrainingJob, arch: Transformer, machine: Machine, must_fit: bool) -> Memory:
@@ -136,14 +144,6 @@ def _memory(job: TrainingJob, arch: Transformer, machine: Machine, must_fit: boo
         return replace(memory, host=check_host(job, arch, fabric, server, hbm))
     memory = peak_memory(job, arch, fabric, hbm)
     return replace(memory, host=host_memory(job, arch, fabric, server))
-
-
-@dataclass(frozen=True)
-class Staged:
-    """A stage's shape and the state it was run through."""
-
-    shape: StageShape
-    stage: Stage
 
 
 @dataclass(frozen=True)
@@ -171,21 +171,16 @@ class Done:
         )
 
 
-def _placed(
-    job: TrainingJob,
-    arch: Transformer,
-    prices: Prices,
-    timed: KernelTime,
-    pace: Pace,
-    slower: Mapping[int, float],
-) -> Done:
+def _placed(job: TrainingJob, arch: Transformer, costs: CostModel, slower: Mapping[int, float]) -> Done:
     """Every pass of every stage, and what follows the last ones."""
+    prices = costs.prices
     copies = copy_times(job, arch, prices.machine)
-    book = PassBook(Work(job, arch, prices, timed, pace, copies))
-    books = {
-        s: PassBook(Work(job, arch, prices, slowed(timed, factor), pace, copies))
-        for s, factor in slower.items()
-    }
+
+    def book_at(kernel: KernelTime) -> PassBook:
+        return PassBook(Work(job, arch, prices, kernel, costs.pace, copies))
+
+    book = book_at(costs.kernel)
+    books = {s: book_at(slowed(costs.kernel, factor)) for s, factor in slower.items()}
     stages, send = stages_of(job, arch, prices, lambda stage: books.get(stage, book))
     hidden, route = hides_sends(job), route_of(job.layout)
     placed = compose(
@@ -199,7 +194,7 @@ def _placed(
         early=lambda stage, unit: stages[stage].stage.early(unit),
     )
     finish = [p[-1].end + (0.0 if hidden else p[-1].sent) for p in placed]
-    return Done(stages, placed, endings_of(job, arch, prices, timed, pace, stages, finish), hidden)
+    return Done(stages, placed, endings_of(job, arch, costs, stages, finish), hidden)
 
 
 def kernel_timer(machine: Machine, pace: Pace, flash: str = "") -> KernelTime:
@@ -255,74 +250,3 @@ def sharded_units(job: TrainingJob, shape: StageShape, c: int, prices: Prices) -
             held[unit] = (size, 0.0)
             trained[unit] = (size if whole else 0.0, 0.0)
     return units_of(job, chunk, held, trained, prices)
-
-
-def endings_of(
-    job: TrainingJob,
-    arch: Transformer,
-    prices: Prices,
-    timed: KernelTime,
-    pace: Pace,
-    staged: Sequence[Staged],
-    finish: Sequence[float],
-) -> list[Ending]:
-    """Gradients, tied embedding, optimizer, parameters: what follows the last pass on every stage.
-
-    finish  of each stage, when its last pass (and its blocking send) is over [s]
-    """
-    layout, sizes, each = job.layout, prices.groups.sizes, gradient_bytes(job)
-    reduced = [s.stage.after_passes(f) for s, f in zip(staged, finish, strict=True)]
-    tied = 0.0 if job.lora else tied_parameters(arch, layout) * each
-    ready = list(reduced)
-    starts = list(reduced)
-    over, expert_over = sizes.over(layout.zero)
-    held = [s.shape.trained_shard(over, expert_over) for s in staged]
-    if schedule_name(layout) == "dualpipe":
-        _mirror(prices, staged, [h * each for h in held], starts, ready)
-    if tied:
-        seconds = prices.time("dp", "tied embedding gradients", "all_reduce", tied, "embedding")
-        task = Task("dp", "tied embedding gradients", "all_reduce", seconds, size=tied)
-        start = max(ready[0], ready[-1])
-        for s in (0, len(staged) - 1):
-            starts[s] = start if ready[s] == reduced[s] else starts[s]
-            ready[s] = staged[s].stage.exchange([task], start)
-    barrier = max(ready)
-    endings = []
-    for s, one in enumerate(staged):
-        if updates_on_host(job):
-            tensors = tensors_of(job, arch, one.shape, held[s])
-            ranks = prices.groups.grid.size
-            host, own = update_on_host(job, held[s], ranks, prices.machine, tensors), NOTHING
-        else:
-            host = ON_GPU
-            own = update_on_gpu(job, arch, one.shape, prices, timed, pace, over, expert_over)
-        optimizer = host.seconds + own.seconds + pace.step
-        end = one.stage.gather(barrier + optimizer)
-        endings.append(
-            Ending(
-                finish=finish[s],
-                reduced=reduced[s],
-                tied_start=starts[s],
-                ready=ready[s],
-                barrier=barrier,
-                optimizer=optimizer,
-                end=end,
-                host=host,
-                exchanged=own.exchanged,
-            )
-        )
-    return endings
-
-
-def _mirror(
-    prices: Prices, staged: Sequence[Staged], sizes: Sequence[float], starts: list[float], ready: list[float]
-) -> None:
-    """DualPipe: the two stages with the same layers add up their gradients, `sizes` on each GPU [byte]."""
-    last = len(staged) - 1
-    for s in range(len(staged) // 2):
-        size, start = max(sizes[s], sizes[last - s]), max(ready[s], ready[last - s])
-        seconds = prices.time("dp", "gradients of the other copy", "all_reduce", size, "mirror")
-        task = Task("dp", "gradients of the other copy", "all_reduce", seconds, size=size)
-        for one in (s, last - s):
-            starts[one] = start
-            ready[one] = staged[one].stage.exchange([task], start)

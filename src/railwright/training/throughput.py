@@ -1,0 +1,144 @@
+"""What one GPU makes of its peak, as a range: that of our predicted step, or of published runs."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from railwright.catalog.parts import Gpu
+from railwright.errors import PlanError
+from railwright.model.architecture import Transformer
+from railwright.shipped import read_data
+from railwright.training.borrowed import kernel_share, kernels_over
+from railwright.training.constants import MEASURED, error_band, family_of, model_of, width_of
+from railwright.training.formats import job_peak
+from railwright.training.result import StepResult
+from railwright.units import number
+
+SEQUENCE = 4096
+"""Of kernels where no sequence is told [token]."""
+
+
+@dataclass(frozen=True)
+class Range:
+    """A figure with the band it is expected in: 80 % of comparable runs lie between low and high."""
+
+    low: float
+    middle: float
+    high: float
+
+    @property
+    def ends(self) -> tuple[float, float, float]:
+        """Low, middle, high."""
+        return self.low, self.middle, self.high
+
+    def times(self, factor: float) -> Range:
+        """The range times a positive factor."""
+        return Range(self.low * factor, self.middle * factor, self.high * factor)
+
+    def under(self, numerator: float) -> Range:
+        """numerator / range: the slowest pace gives the largest need."""
+        return Range(numerator / self.high, numerator / self.middle, numerator / self.low)
+
+
+@dataclass(frozen=True)
+class Throughput:
+    """What one GPU does: model FLOPs a second, and where that comes from. [flop/s]"""
+
+    flops: Range
+    source: str
+
+
+def predicted_pace(step: StepResult, gpus: int) -> Throughput:
+    """What our predicted step makes of each of `gpus`, within the error band of its family.
+
+    The middle is the prediction itself, or the geometric middle of a band that does not hold it.
+    """
+    flops = step.model_flops / step.step_time / gpus
+    low, high = step.error_low, step.error_high
+    band = Range(flops / high, flops, flops / low) if low <= 1.0 <= high else _around(flops, low, high)
+    return Throughput(
+        band,
+        f"our predicted step of {step.step_time:.4g} s on {number(gpus, 'GPU')}, and measured steps "
+        f"at {low:.2f} to {high:.2f} times the predicted ones",
+    )
+
+
+def published_pace(arch: Transformer, gpu: Gpu, dtype: str, sequence: int = SEQUENCE) -> Throughput:
+    """What published runs of this kind of model reach on this GPU; where it has too few, what they reach on
+    all GPUs, times what this one's isolated kernels reach of its peak over theirs.
+
+    sequence  of the kernels [token]
+
+    The source says which of the two.  A GPU that no published step ran on has the error band of our steps on
+    top of the range, and none is faster than its kernels alone.
+    Source: training/data/mfu.yaml (tools/fit_mfu.py), 10th, 50th and 90th percentile of the fastest layouts.
+    Raises PlanError for a width of products that no published run has.
+    """
+    family = family_of("moe" if arch.is_moe else "dense", gpu.name, dtype)
+    kind, width = family.split()[0], width_of(dtype)
+    table, peak = _mfu(), job_peak(gpu, dtype)
+    own = table.get(family)
+    row = own or table.get(f"{kind} {width}")
+    if row is None:
+        raise PlanError(
+            f"No published runs of {kind} models in {width} to take a utilisation from; "
+            "give a study with a layout instead, whose step is predicted."
+        )
+    share = Range(float(row["low"]), float(row["middle"]), float(row["high"]))
+    if own:
+        return Throughput(share.times(peak), str(row["source"]))
+    over = kernels_over(arch, sequence, gpu, dtype, row["series"])
+    low, middle, high = share.times(over).ends
+    if model_of(gpu.name) not in MEASURED:
+        band = error_band(family, "")
+        low, high = low / band.high, high / band.low
+    most = kernel_share(arch, sequence, gpu, dtype)
+    reached = Range(*(min(one, most) for one in (low, middle, high)))
+    return Throughput(reached.times(peak), _borrowed(row, family, gpu, over))
+
+
+def above_published(arch: Transformer, gpu: Gpu, dtype: str, mfu: float) -> str:
+    """What is to be said of a step that no record of its software stands behind, where it reaches more of the
+    dense peak than nine of ten published steps on that GPU; '' where it does not or too few are known."""
+    family = family_of("moe" if arch.is_moe else "dense", gpu.name, dtype)
+    row = _mfu().get(family)
+    if row is None or mfu <= float(row["high"]):
+        return ""
+    kind, name, width = family.split()
+    high, middle, series = float(row["high"]), float(row["middle"]), sum(row["series"].values())
+    return (
+        f"its {mfu:.0%} of the dense peak is more than nine of ten published series of {kind} models on "
+        f"{name} in {width} reach ({high:.0%}; half of {series} reach {middle:.0%}), and no record of this "
+        f"software on {gpu.name} stands behind it: measure a step before you plan with it."
+    )
+
+
+def _borrowed(row: dict[str, Any], family: str, gpu: Gpu, over: float) -> str:
+    """The source of a share of the peak that other GPUs reached, for a GPU without one of its own.
+
+    over  what its kernels reach of its peak over theirs
+    """
+    kind, name, width = family.split()
+    known = name in MEASURED
+    lacks = "too few published steps" if known else "no published step"
+    error = "" if known else "; the error of our steps widens the range"
+    links = "" if gpu.scale_up_bandwidth else "; without links between its GPUs its own may be lower still"
+    return (
+        f"{lacks} of its own ({kind}, {width}); the share of its dense peak is what other GPUs "
+        f"({MEASURED[0]} to {MEASURED[-1]}) reached, times {over:.2f}, what its kernels alone reach of "
+        f"it over theirs{error}{links}; {row['source']}"
+    )
+
+
+def _around(flops: float, low: float, high: float) -> Range:
+    """A band beside the prediction, with its geometric middle as what to expect."""
+    return Range(flops / high, flops / math.sqrt(low * high), flops / low)
+
+
+@cache
+def _mfu() -> dict[str, Any]:
+    data: dict[str, Any] = read_data("training", "mfu.yaml")
+    return data
