@@ -254,6 +254,20 @@ def test_adapters_beside_nothing() -> None:
     assert "lora.targets" not in " ".join(check(changed(job(), lora=Lora(rank=8)), MOE, fabric))
 
 
+def test_dropout_that_a_software_has_not_is_refused() -> None:
+    fabric = machine(4).network.fabric
+    behind = Lora(rank=8, dropout=0.1, dropout_position="post")
+    text = refusal(changed(job(zero=3), lora=behind, software="fsdp-2025"), DENSE)
+    assert "lora.dropout_position is post" in text
+    assert "Set it to pre" in text
+    check(changed(job(), lora=behind), DENSE, fabric)
+    check(changed(job(zero=3), lora=Lora(rank=8, dropout=0.1), software="fsdp-2025"), DENSE, fabric)
+    for software in ("xla-2024", "xla-2025"):
+        text = refusal(changed(job(zero=3), lora=Lora(rank=8, dropout=0.1), software=software), DENSE)
+        assert "lora.dropout is 0.1" in text
+        assert "set it to 0" in text
+
+
 def test_sharded_parameters_under_split_backward_passes() -> None:
     assert "use zero: 1, or schedule 1f1b" in refusal(job(zero=3, pipeline=4, schedule="zb-h1"))
 

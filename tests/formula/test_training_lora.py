@@ -2,17 +2,39 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 import pytest
 
 from railwright.model import layer_operators
-from railwright.model.architecture import Layer, Transformer
+from railwright.model.architecture import Layer, Operator, Transformer
+from railwright.model.operators import LayerOperators
 from railwright.spec.lora import Lora
-from railwright.spec.training import Layout
+from railwright.spec.training import Layout, Overlap
 from railwright.training.lora import adapter_parameters, with_adapters
 from railwright.training.stages import stage_shapes
 from training_cases import DENSE, MOE, job, sent
+
+ROWS = 1024
+
+
+def adapted(
+    lora: Lora, arch: Transformer = DENSE, kind: Layer = "dense", hidden: bool = False, **layout: object
+) -> LayerOperators:
+    """Operators of a layer on 1,024 tokens; hidden: tensor parallelism behind products."""
+    wanted = job(gpus=32, **layout).model_copy(update={"lora": lora, "overlap": Overlap(tp=hidden)})  # type: ignore[arg-type]
+    cut = wanted.layout
+    plain = layer_operators(
+        arch, kind, ROWS, ROWS, tp=cut.tensor, sequence_parallel=cut.sequence_parallel and cut.tensor > 1
+    )
+    return with_adapters(plain, wanted, "bf16")
+
+
+def bytes_of(operators: Iterable[Operator], end: str) -> dict[str, float]:
+    """Bytes of operators whose name has an end before its phase, by product."""
+    found = ((op.name.rsplit(", ", 1)[0], op.bytes) for op in operators)
+    return {name.removesuffix(end): moved for name, moved in found if name.endswith(end)}
 
 
 def test_adapters_train_and_nothing_else_does() -> None:
@@ -42,10 +64,7 @@ def test_tensor_ranks_hold_and_multiply_every_adapter_once(arch: Transformer, ki
     lora = Lora(rank=8)
     one = adapter_parameters(arch, kind, Layout(), lora)
     assert adapter_parameters(arch, kind, Layout(tensor=4), lora) == one / 4
-    made = [
-        with_adapters(layer_operators(arch, kind, 1024, 1024, tp=tp), lora, "bf16", tp).backward_weight
-        for tp in (1, 4)
-    ]
+    made = [adapted(lora, arch, kind, tensor=tp).backward_weight for tp in (1, 4)]
     whole, cut = (sum(op.flops for op in operators) for operators in made)
     assert whole == pytest.approx(2 * 1024 * one)
     assert cut == pytest.approx(whole / 4)
@@ -53,9 +72,65 @@ def test_tensor_ranks_hold_and_multiply_every_adapter_once(arch: Transformer, ki
 
 def test_frozen_weights_have_no_weight_gradients() -> None:
     full = layer_operators(DENSE, "dense", 1024, 1024)
-    thin = with_adapters(full, Lora(rank=8, targets=("qkv",)), "bf16")
+    thin = adapted(Lora(rank=8, targets=("qkv",)))
     assert {op.name.split(" adapter")[0] for op in thin.backward_weight} == {"qkv projection"}
     flops = sum(op.flops for op in thin.backward_weight)
     assert flops == pytest.approx(2 * 1024 * 8 * (1024 + 24 * 64))
     more = sum(op.flops for op in thin.forward) - sum(op.flops for op in full.forward)
     assert more == pytest.approx(flops)
+
+
+def test_what_adapters_add_is_summed_where_their_product_is() -> None:
+    """Two reads and a write of two bytes; a product cut by rows has scattered its tokens by then."""
+    lora = Lora(rank=8, targets=("qkv", "attention output"))
+    whole, cut = (bytes_of(adapted(lora, **layout).forward, " adapter sum") for layout in ({}, SHARED))
+    assert whole == {"qkv projection": 6 * ROWS * 24 * 64, "output projection": 6 * ROWS * 1024}
+    assert cut == {name: size / 4 for name, size in whole.items()}
+
+
+SHARED = {"tensor": 4, "sequence_parallel": True}
+
+
+def test_dropout_is_one_kernel_each_way() -> None:
+    """Forward two bytes are read and three written, result and mask; backward three read and two written."""
+    none = adapted(Lora(rank=8))
+    widths = {"qkv projection": 1024, "output projection": 1024, "mlp up": 1024, "mlp down": 4096}
+    made = {"qkv projection": 24 * 64, "output projection": 1024, "mlp up": 8192, "mlp down": 1024}
+    for position, fell_on in (("pre", widths), ("post", made)):
+        lora = Lora(rank=8, dropout=0.1, dropout_position=position)
+        layer = adapted(lora)
+        for operators in (layer.forward, layer.backward_input):
+            moved = bytes_of(operators, " adapter dropout")
+            assert moved == {name: 5 * ROWS * width for name, width in fell_on.items()}
+        assert layer.backward_weight == none.backward_weight
+        assert len(layer.forward) == len(none.forward) + 4
+
+
+@pytest.mark.parametrize(
+    ("position", "inside"), [("pre", "dropout in out sum"), ("post", "in out dropout sum")]
+)
+def test_dropout_lies_before_or_behind_both_products(position: str, inside: str) -> None:
+    layer = adapted(Lora(rank=8, targets=("mlp up",), dropout=0.1, dropout_position=position))
+    begin = "mlp up adapter "
+    assert [
+        op.name.removeprefix(begin) for op in layer.forward if op.name.startswith(begin)
+    ] == inside.split()
+    back = [op.name.removeprefix(begin).split(",")[0] for op in layer.backward_input if begin in op.name]
+    assert back == [name for name in reversed(inside.split()) if name != "sum"]
+
+
+def test_dropout_runs_again_with_its_product() -> None:
+    lora = Lora(rank=8, dropout=0.1)
+    wanted = job().model_copy(update={"lora": lora})
+    plain = layer_operators(DENSE, "dense", ROWS, ROWS, modules=("mlp",))
+    again = [op.name for op in with_adapters(plain, wanted, "bf16").recomputed]
+    assert "mlp up adapter dropout" in again
+    assert not [name for name in again if name.startswith("qkv")]
+
+
+def test_dropout_falls_on_a_ranks_own_tokens_where_user_buffers_gather() -> None:
+    """Else Transformer Engine gives adapters of queries, keys and values what it gathered of all ranks."""
+    lora = Lora(rank=8, targets=("qkv", "attention output"), dropout=0.1)
+    for hidden, ranks in ((False, 1), (True, 4)):
+        moved = bytes_of(adapted(lora, hidden=hidden, **SHARED).forward, " adapter dropout")
+        assert moved == {"qkv projection": 5 * ROWS * 1024 / ranks, "output projection": 5 * ROWS * 1024 / 4}

@@ -25,7 +25,7 @@ from railwright.training.activations import attention_kept, layer_kept_parts, sc
 from railwright.training.allocator import Requests, play
 from railwright.training.deepspeed import runs_engine
 from railwright.training.eras import era_of
-from railwright.training.lora import is_needed, with_inner
+from railwright.training.lora_kept import is_needed, with_adapters_kept
 from railwright.training.memory import GIB, SYSTEM
 from railwright.training.one_copy import weighs_one_byte
 from railwright.training.replay import Plans, Replay, layers_of
@@ -281,15 +281,16 @@ def _plan(job: TrainingJob, arch: Transformer, kind: Layer, recompute: Recompute
         working=scores_once(job, arch),
         exchanged=layout.context > 1 and layout.context_kind == "all-to-all",
     )
+    groups = tensors.groups
+
+    def needed(names: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(name for name in names if is_needed(job, arch, kind, groups.get(name, name)))
+
     tensors = replace(
-        tensors,
-        operators=tuple(
-            replace(op, keeps=tuple(t for t in op.keeps if is_needed(job, tensors.groups.get(t, t))))
-            for op in tensors.operators
-        ),
+        tensors, operators=tuple(replace(op, keeps=needed(op.keeps)) for op in tensors.operators)
     )
     if job.lora:
-        tensors = with_inner(tensors, whole)
+        tensors = with_adapters_kept(tensors, whole)
     autograd = (era.sums_gradients or layout.zero == 3) and not job.lora
     return LayerPlan(
         tensors,

@@ -69,6 +69,8 @@ class Era:
                (`activations.scores_once`)
     placeholders  whether autograd gets empty gradients that stay (`activations.stage_activations`)
     head_placeholder  whether that of the head stays too, as in Megatron-LM since core 0.14 (e7c55de9)
+    keeps_adapted_norms  whether a frozen product keeps what the norm in front of it makes, as it multiplies
+               it, where an adapter reads it too (`lora_kept.NORMED`)
     moves_weights  whether a distributed optimizer moves weights into a buffer at the start (`moved`); before
                March 2024 (293e1041) Megatron-LM's gathered them in that of the gradients
     saves      kept tensors of a layer under selective recomputation, where the framework names what it saves
@@ -110,6 +112,7 @@ class Era:
     scores_once: bool = False
     placeholders: bool = False
     head_placeholder: bool = False
+    keeps_adapted_norms: bool = False
     moves_weights: bool = False
     saves: tuple[str, ...] = ()
     fp32_shards: bool = False

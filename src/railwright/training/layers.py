@@ -64,7 +64,7 @@ def operators_of(job: TrainingJob, arch: Transformer, kind: Layer, gpu: Gpu) -> 
         operators = on_context_ranks(operators, layout.context_kind, layout.context, samples_of(job), heads)
     if job.lora is None:
         return operators
-    return with_adapters(operators, job.lora, product_dtype(job), layout.tensor)
+    return with_adapters(operators, job, product_dtype(job))
 
 
 def unfused_of(job: TrainingJob, arch: Transformer) -> tuple[Part, ...]:
