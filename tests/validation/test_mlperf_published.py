@@ -257,8 +257,8 @@ ADAPTED = [system for system in ALLOCATED if "lora" in system]
 
 @pytest.mark.parametrize("system", [*ADAPTED, *STORED])
 def test_adapters_with_their_settings_keep_what_was_logged(system: str) -> None:
-    """With attention in fp8 (FP8_DPA) and, where it is set, SwiGLU's input (FP8_ACT), 1,024 to 8,192 tokens of
-    a GPU: within 0.2 % of what eight systems logged, nothing fitted.  Masks of dropout in front of adapters
+    """With attention in fp8 (FP8_DPA) and, where it is set, SwiGLU's input (FP8_ACT), 1,024 to 8,192 tokens
+    of a GPU: within 0.2 % of what eight systems logged, nothing fitted.  Masks of dropout before adapters
     are 6 % of it with 8,192 tokens, what frozen products keep of their norms 3 %."""
     settings = {"activation_input_dtype": "fp8"} if system in STORED else {}
     predicted = memory_of(system, dtype_also=("attention",), **settings)
