@@ -7,14 +7,15 @@ from dataclasses import replace
 
 import pytest
 
-from railwright.model import layer_operators
+from railwright.model import count_parameters, layer_operators
 from railwright.model.architecture import Layer, Operator, Transformer
 from railwright.model.operators import LayerOperators
 from railwright.spec.lora import Lora
 from railwright.spec.training import Layout, Overlap
 from railwright.training.lora import adapter_parameters, with_adapters
+from railwright.training.plan import check
 from railwright.training.stages import stage_shapes
-from training_cases import DENSE, MOE, job, sent
+from training_cases import DENSE, MOE, job, machine, sent
 
 ROWS = 1024
 
@@ -134,3 +135,26 @@ def test_dropout_falls_on_a_ranks_own_tokens_where_user_buffers_gather() -> None
     for hidden, ranks in ((False, 1), (True, 4)):
         moved = bytes_of(adapted(lora, hidden=hidden, **SHARED).forward, " adapter dropout")
         assert moved == {"qkv projection": 5 * ROWS * 1024 / ranks, "output projection": 5 * ROWS * 1024 / 4}
+
+
+def test_frozen_weights_of_16_bits_are_gathered_as_fp32_ones_are() -> None:
+    """FSDP gathers in the type of the products; only shards differ."""
+    one = job(batch=32, zero=3).model_copy(update={"software": "fsdp-2025"})
+    wide, narrow = (
+        sent(one.model_copy(update={"lora": Lora(rank=8, frozen_dtype=frozen)}), DENSE)
+        for frozen in ("fp32", "bf16")
+    )
+    assert wide == narrow
+    # two bytes of every weight and adapter forward, of all but the ends backward
+    adapters = 8 * adapter_parameters(DENSE, "dense", Layout(), Lora(rank=8))
+    ends = 2 * DENSE.vocab * DENSE.hidden
+    held = 2 * (2 * (count_parameters(DENSE).total + adapters) - ends)
+    assert narrow[1]["dp parameters"] == pytest.approx(held, rel=1e-3)
+
+
+def test_a_type_of_frozen_weights_without_shards_of_their_own_is_told_to_do_nothing() -> None:
+    fabric = machine(4).network.fabric
+    asked = job().model_copy(update={"lora": Lora(rank=8, frozen_dtype="bf16")})
+    assert "lora.frozen_dtype does nothing" in " ".join(check(asked, DENSE, fabric))
+    sharded = job(zero=3).model_copy(update={"lora": asked.lora, "software": "fsdp-2025"})
+    assert "frozen_dtype" not in " ".join(check(sharded, DENSE, fabric))

@@ -30,6 +30,12 @@ class Lora(Section):
         description="what dropout falls on: the adapter's input, or its result (NeMo, Megatron-Bridge)",
     )
 
+    frozen_dtype: Literal["fp32", "bf16"] | None = Field(
+        default=None,
+        description="type of FSDP's shards of frozen weights: bf16 as torchtune and Hugging Face's Trainer "
+        "hold them; default: as the software loads weights, fp32 (QLoRA's nf4 is not modelled)",
+    )
+
     @property
     def drops_input(self) -> bool:
         """Whether adapters read a copy of their input, of which dropout left parts out."""
