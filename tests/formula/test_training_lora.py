@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
 
 import pytest
 
-from railwright.model import count_parameters, layer_operators
+from railwright.model import count_parameters, layer_operators, load_model
 from railwright.model.architecture import Layer, Operator, Transformer
 from railwright.model.operators import LayerOperators
 from railwright.spec.lora import Lora
 from railwright.spec.training import Layout, Overlap
-from railwright.training.lora import adapter_parameters, with_adapters
+from railwright.training.lora import adapter_parameters, linears, with_adapters
 from railwright.training.plan import check
 from railwright.training.stages import stage_shapes
 from training_cases import DENSE, MOE, job, machine, sent
@@ -47,6 +48,47 @@ def test_adapters_train_and_nothing_else_does() -> None:
     sizes = sent(wanted, DENSE)[1]
     assert sizes["dp gradients"] == pytest.approx(4 * 8 * 8 * widths, rel=1e-9)
     assert sizes["dp parameters"] == pytest.approx(2 * 8 * 8 * widths, rel=1e-9)
+
+
+def test_llama_3_8b_has_as_many_adapter_weights_as_peft_prints() -> None:
+    """Of rank 16 beside all seven linear layers: "trainable params: 41,943,040 || all params: 8,072,204,288"
+    (print_trainable_parameters).  NeMo has one adapter for queries, keys and values, and one for gate and up."""
+    arch = load_model("llama-3-8b")
+    peft, nemo = (
+        32 * adapter_parameters(arch, "dense", Layout(), Lora(rank=16), apart) for apart in (True, False)
+    )
+    assert peft == 41_943_040
+    assert nemo == peft - 32 * 16 * 4096 * 3
+
+
+def test_adapters_of_linear_layers_are_each_their_own() -> None:
+    """Three of queries, keys and values and two of gate and up read and write as much as one, but that each
+    reads its input, and has its dropout."""
+    lora = Lora(rank=8, targets=("qkv", "mlp up"), dropout=0.1)
+    wanted = job().model_copy(update={"lora": lora})
+    plain = layer_operators(DENSE, "dense", ROWS, ROWS)
+    one, own = (with_adapters(plain, wanted, "bf16", linears(DENSE, apart)) for apart in (False, True))
+
+    def added(end: str) -> dict[str, float]:
+        fused, single = bytes_of(one.forward, end), Counter[str]()
+        for op in own.forward:
+            if op.name.endswith(end):
+                single[op.name.removesuffix(end)] += round(op.bytes)
+        return {name: single[name] - size for name, size in fused.items()}
+
+    # x again, A again and x A again
+    again = 2 * (ROWS * 1024 + 1024 * 8 + ROWS * 8)
+    assert added(" adapter in") == {"qkv projection": 2 * again, "mlp up": again}
+    # x A again; B is as large as before
+    assert added(" adapter out") == {"qkv projection": 2 * 2 * ROWS * 8, "mlp up": 2 * ROWS * 8}
+    assert set(added(" adapter sum").values()) == {0}
+    assert added(" adapter dropout") == {"qkv projection": 2 * 5 * ROWS * 1024, "mlp up": 5 * ROWS * 1024}
+    counts = Counter(op.name for op in own.forward)
+    assert (counts["qkv projection adapter out"], counts["mlp up adapter sum"]) == (3, 2)
+    assert sum(op.flops for op in own.backward_weight) == pytest.approx(
+        2 * ROWS * adapter_parameters(DENSE, "dense", Layout(), lora, apart=True)
+    )
+    assert linears(replace(DENSE, gated=False, shared_values=True), True) == {"qkv projection": 2}
 
 
 def test_adapters_stand_beside_experts_that_only_expert_tensor_cuts() -> None:
@@ -146,7 +188,7 @@ def test_frozen_weights_of_16_bits_are_gathered_as_fp32_ones_are() -> None:
     )
     assert wide == narrow
     # two bytes of every weight and adapter forward, of all but the ends backward
-    adapters = 8 * adapter_parameters(DENSE, "dense", Layout(), Lora(rank=8))
+    adapters = 8 * adapter_parameters(DENSE, "dense", Layout(), Lora(rank=8), apart=True)
     ends = 2 * DENSE.vocab * DENSE.hidden
     held = 2 * (2 * (count_parameters(DENSE).total + adapters) - ends)
     assert narrow[1]["dp parameters"] == pytest.approx(held, rel=1e-3)

@@ -125,6 +125,15 @@ def test_norms_of_their_own_are_not_kept_so() -> None:
         assert "adapters' norms as multiplied, mlp up" not in names
 
 
+@pytest.mark.parametrize(("target", "number"), [("qkv", 3), ("mlp up", 2), ("mlp down", 1)])
+def test_linear_layers_of_their_own_drop_their_inputs_each(target: LoraTarget, number: int) -> None:
+    """PEFT's and torchtune's: x A, a copy and a mask of every one; without dropout all read one tensor."""
+    one, dropped = (changed(tuned(target, dropout=d, zero=3), software="fsdp-2023") for d in (0.0, 0.1))
+    width = F if target == "mlp down" else H
+    assert kept(one)[f"adapters' inner products, {target}"] == 2 * R * number
+    assert more(dropped, one) == pytest.approx(3 * width * number - 2 * width)
+
+
 def test_what_runs_again_keeps_nothing_of_dropout() -> None:
     again = {"recompute": "selective", "recompute_modules": ("mlp",)}
     one = kept(tuned("mlp up", "mlp down", dropout=0.1, **again))

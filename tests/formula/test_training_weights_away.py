@@ -72,7 +72,7 @@ def test_frozen_shards_cross_in_their_own_type(frozen: str, byte: int) -> None:
     lora = Lora(rank=16, frozen_dtype=frozen)  # type: ignore[arg-type]
     asked = away(gpus=8, batch=8).model_copy(update={"lora": lora})
     step = simulate(asked, DENSE, machine(1), predict=priced(0.0), kernel=lambda _: 1e-2)
-    adapters = DENSE.layers * adapter_parameters(DENSE, "dense", Layout(), lora)
+    adapters = DENSE.layers * adapter_parameters(DENSE, "dense", Layout(), lora, apart=True)
     # forward all, backward all but the head's unit and the embedding's
     crossed = byte * (2 * TOTAL - 2 * DENSE.vocab * DENSE.hidden) + (4 + 4 + 4) * adapters
     assert seconds(step, "copy")[0] == pytest.approx(crossed / 8 / host_link(machine(1)), rel=1e-3)

@@ -34,7 +34,7 @@ from railwright.training.result import Memory
 from railwright.training.route import Unit
 from railwright.training.schedule import order_name, route_of, schedule
 from railwright.training.sizes import Sizes, data_parallel, microbatches, tokens_of
-from railwright.training.stages import StageShape, stage_shapes
+from railwright.training.stages import StageShape, shapes_of
 from railwright.training.tape import LayerPlan
 
 STEPS = 2
@@ -88,7 +88,7 @@ def requests_of(job: TrainingJob, arch: Transformer, fabric: Fabric, stage: int)
     Marks: before every step, and behind its passes.
     """
     ranks = Sizes.of(job, fabric).replicas
-    order, shape = _order(job, fabric, stage), stage_shapes(arch, job.layout, job.lora)[stage]
+    order, shape = _order(job, fabric, stage), shapes_of(job, arch)[stage]
     plans = _stage_plans(job, arch, shape)
     kind = DeepSpeedReplay if runs_engine(job) else Replay
     asked = Requests()
@@ -231,7 +231,7 @@ def _order(job: TrainingJob, fabric: Fabric, stage: int) -> tuple[Unit, ...]:
 
 def _alike(job: TrainingJob, arch: Transformer, fabric: Fabric, stage: int) -> tuple[object, ...]:
     """What a replay of a stage depends on: all but where in the model its layers are."""
-    shape = stage_shapes(arch, job.layout, job.lora)[stage]
+    shape = shapes_of(job, arch)[stage]
     return _order(job, fabric, stage), replace(shape, first=())
 
 

@@ -32,7 +32,7 @@ from railwright.training.memory import GIB, held_passes, peak_memory
 from railwright.training.placement import Groups, place
 from railwright.training.result import HostMemory
 from railwright.training.sizes import Sizes
-from railwright.training.stages import StageShape, stage_shapes
+from railwright.training.stages import StageShape, shapes_of
 
 FP32 = 4.0
 """Bytes of a master weight, a gradient or a moment on the host."""
@@ -42,7 +42,7 @@ def host_memory(job: TrainingJob, arch: Transformer, fabric: Fabric, server: Ser
     """What the fullest host holds of a job that passed `plan.check`; None where nothing is offloaded."""
     if not job.layout.offload:
         return None
-    shapes = stage_shapes(arch, job.layout, job.lora)
+    shapes = shapes_of(job, arch)
     stages = [_of_rank(job, arch, fabric, s, shape) for s, shape in enumerate(shapes)]
     names = list(dict.fromkeys(name for parts in stages for name in parts))
     each = np.array([[parts.get(name, 0.0) for name in names] for parts in stages])

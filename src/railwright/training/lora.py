@@ -6,6 +6,7 @@ gradients.  Source: Hu et al., ICLR 2022 (arXiv 2106.09685), section 4.1.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import lru_cache
 
@@ -35,6 +36,9 @@ THIN, SUM, DROPOUT = (" adapter in", " adapter out"), " adapter sum", " adapter 
 """Ends of the names of an adapter's two products, of what adds their result, and of dropout in front of the
 first or behind the second."""
 
+Apart = Mapping[str, int]
+"""Products in whose place stand several linear layers, each with an adapter of its own, and how many."""
+
 MASKED = 0.5
 """An element of dropout's mask, one byte, in those of 16 bits.  Source: PyTorch, aten/src/ATen/native/cuda/
 Dropout.cu (native_dropout on GPUs: one kernel that reads the input and writes result and mask; backward
@@ -45,6 +49,18 @@ def targets_of(arch: Transformer) -> tuple[LoraTarget, ...]:
     """Targets that layers of a model have."""
     names = {op.name for kind in kinds_present(arch) for op in layer_operators(arch, kind, 1, 1).forward}
     return tuple(target for target, products in PRODUCTS.items() if names & set(products))
+
+
+def linears(arch: Transformer, apart: bool) -> Apart:
+    """Linear layers in the place of a model's products.
+
+    apart  whether the software adapts queries, keys and values, and gates and what they multiply, each for
+           itself (`Era.adapts_apart`)
+    """
+    if not apart:
+        return {}
+    found = {"qkv projection": 2 if arch.shared_values else 3}
+    return found | (dict.fromkeys(PRODUCTS["mlp up"], 2) if arch.gated else {})
 
 
 def input_ranks(job: TrainingJob, target: LoraTarget) -> int:
@@ -67,8 +83,12 @@ def result_ranks(job: TrainingJob, target: LoraTarget) -> int:
     return sequence_ranks(job) if target in ROWS else 1
 
 
-def with_adapters(operators: LayerOperators, job: TrainingJob, dtype: str) -> LayerOperators:
+def with_adapters(
+    operators: LayerOperators, job: TrainingJob, dtype: str, apart: Apart | None = None
+) -> LayerOperators:
     """A layer's operators with its weights frozen and adapters beside their targets.
+
+    apart  as `linears` says
 
     Weight gradients of the layer go away.  An adapter runs before its product, in 16 bits, and its result is
     added to the product's; where that is computed again, so is the adapter.
@@ -84,7 +104,7 @@ def with_adapters(operators: LayerOperators, job: TrainingJob, dtype: str) -> La
         if op.name not in targets:
             forward.append(op)
             continue
-        blocks = _beside(op, targets[op.name], job, lora, half(dtype))
+        blocks = _beside(op, targets[op.name], job, half(dtype), (apart or {}).get(op.name, 1))
         again[op.name] = [block.forward for block in blocks]
         forward += [*again[op.name], op]
         extra_input[op.name] = tuple(one for block in reversed(blocks) for one in block.backward_input)
@@ -104,22 +124,29 @@ def with_adapters(operators: LayerOperators, job: TrainingJob, dtype: str) -> La
     )
 
 
-def _beside(op: Operator, target: LoraTarget, job: TrainingJob, lora: Lora, dtype: str) -> list[Block]:
-    """An adapter as it runs forward, with dropout in front of it or behind.
+def _beside(op: Operator, target: LoraTarget, job: TrainingJob, dtype: str, number: int) -> list[Block]:
+    """Adapters as they run forward, with dropout in front of them or behind.
 
-    op  the product that it stands beside
+    op      the product that they stand beside
+    number  of them, whose results are taken to be equally wide
     """
+    lora = job.lora
+    assert lora is not None
     rows, (inner, outputs) = op.m * op.batch, _columns(op, lora.rank, job.layout.tensor)
     made = rows / result_ranks(job, target)
-    found = [
-        linear(f"{op.name}{THIN[0]}", rows, inner, op.k, dtype),
-        linear(f"{op.name}{THIN[1]}", rows, outputs, lora.rank, dtype),
-    ]
+    added, thin = _parts(op.n, number), _parts(outputs, number)
+    found = [linear(f"{op.name}{THIN[0]}", rows, inner, op.k, dtype)] * number
+    found += [linear(f"{op.name}{THIN[1]}", rows, width, lora.rank, dtype) for width in thin]
     if lora.drops_input:
-        found.insert(0, _dropout(op.name, rows / input_ranks(job, target), op.k))
+        found = [_dropout(op.name, rows / input_ranks(job, target), op.k)] * number + found
     if lora.drops_result:
-        found.append(_dropout(op.name, made, op.n))
-    return [*found, elementwise(f"{op.name}{SUM}", made, reads=2 * op.n, writes=op.n, back=0)]
+        found += [_dropout(op.name, made, width) for width in added]
+    return found + [elementwise(f"{op.name}{SUM}", made, 2 * width, width, back=0) for width in added]
+
+
+def _parts(width: int, number: int) -> list[int]:
+    """A width in as many parts, which differ by one at most."""
+    return [width // number + (i < width % number) for i in range(number)]
 
 
 def _dropout(product: str, rows: float, width: int) -> Block:
@@ -132,11 +159,16 @@ def frozen(operators: LayerOperators) -> LayerOperators:
     return replace(operators, backward_weight=())
 
 
-def adapter_parameters(arch: Transformer, layer: Layer, layout: Layout, lora: Lora) -> float:
-    """Parameters of one layer's adapters on one GPU: (inputs + outputs) r per target over tensor ranks."""
+def adapter_parameters(
+    arch: Transformer, layer: Layer, layout: Layout, lora: Lora, apart: bool = False
+) -> float:
+    """Parameters of one layer's adapters on one GPU: (inputs + outputs) r per adapter over tensor ranks.
+
+    apart  as in `linears`
+    """
     routed = is_routed(layer)
     cut = (layout.tensor, layout.expert, layout.expert_tensor) if routed else (layout.tensor, 1, None)
-    return float(_thin_weights(arch, layer, *cut, lora.rank, lora.targets))
+    return float(_thin_weights(arch, layer, *cut, lora.rank, lora.targets, apart))
 
 
 @lru_cache(maxsize=256)
@@ -148,11 +180,12 @@ def _thin_weights(
     expert_tp: int | None,
     rank: int,
     targets: tuple[LoraTarget, ...],
+    apart: bool,
 ) -> int:
-    names = {name for target in targets for name in PRODUCTS[target]}
+    names, several = {name for target in targets for name in PRODUCTS[target]}, linears(arch, apart)
     operators = layer_operators(arch, layer, tp, tp, tp=tp, ep=ep, expert_tp=expert_tp)
     found = [(op, *_columns(op, rank, tp)) for op in operators.forward if op.name in names]
-    return sum(op.k * inner + rank * outputs for op, inner, outputs in found)
+    return sum(several.get(op.name, 1) * op.k * inner + rank * outputs for op, inner, outputs in found)
 
 
 def _columns(product: Operator, rank: int, tp: int) -> tuple[int, int]:

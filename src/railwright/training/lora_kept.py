@@ -18,7 +18,7 @@ from functools import lru_cache
 
 from railwright.model import layer_operators
 from railwright.model.activations import KEPT_INPUT
-from railwright.model.architecture import Transformer
+from railwright.model.architecture import Operator, Transformer
 from railwright.model.kernels import ELEMENT
 from railwright.model.norms import NORMALISED
 from railwright.model.pattern import PARTS, Layer, is_routed, made_as
@@ -26,7 +26,7 @@ from railwright.model.tensor_lists import PROJECTED_INPUT, LayerTensors
 from railwright.spec.lora import Lora, LoraTarget
 from railwright.spec.training import TrainingJob
 from railwright.training.eras import era_of
-from railwright.training.lora import MASKED, PRODUCTS, ROWS, input_ranks, result_ranks
+from railwright.training.lora import MASKED, PRODUCTS, ROWS, input_ranks, linears, result_ranks
 from railwright.training.sizes import sequence_ranks
 
 FROZEN: dict[str, LoraTarget] = {
@@ -86,31 +86,35 @@ def adapters_keep(job: TrainingJob, arch: Transformer, layer: Layer, rows: float
     found: dict[str, float] = {}
     modules = layout.recompute_modules if layout.recompute == "selective" else ()
     cut = (layout.expert, layout.expert_tensor) if is_routed(layer) else (1, None)
-    for target, shapes in _shapes(arch, layer, layout.tensor, *cut, modules).items():
-        if not shapes or target not in lora.targets:
+    apart = linears(made_as(arch, layer), era_of(job).adapts_apart)
+    for target, products in _products(arch, layer, layout.tensor, *cut, modules).items():
+        if not products or target not in lora.targets:
             continue
-        inputs, outputs = (sum(widths) for widths in zip(*shapes, strict=True))
-        found[INNER + target] = ELEMENT * rows * lora.rank * len(shapes)
+        number = [apart.get(op.name, 1) for op in products]
+        found[INNER + target] = ELEMENT * rows * lora.rank * sum(number)
+        inputs = sum(op.k for op in products)
+        dropped = sum(op.k * n for op, n in zip(products, number, strict=True))
         if reads_copies(job, lora, target):
-            found[READ + target] = ELEMENT * rows * inputs
+            found[READ + target] = ELEMENT * rows * (dropped if lora.drops_input else inputs)
         if target in norms_beside(job, arch, layer).values() and job.dtype in KEPT_INPUT:
             found[NORMED + target] = KEPT_INPUT[job.dtype] * rows * arch.hidden / sequence_ranks(job)
         if lora.drops_input:
-            found[MASK + target] = MASKED * ELEMENT * rows / input_ranks(job, target) * inputs
+            found[MASK + target] = MASKED * ELEMENT * rows / input_ranks(job, target) * dropped
         if lora.drops_result:
-            found[MASK + target] = MASKED * ELEMENT * rows / result_ranks(job, target) * outputs
+            made = sum(op.n for op in products)
+            found[MASK + target] = MASKED * ELEMENT * rows / result_ranks(job, target) * made
     return found
 
 
 @lru_cache(maxsize=256)
-def _shapes(
+def _products(
     arch: Transformer, layer: Layer, tp: int, ep: int, expert_tp: int | None, modules: tuple[str, ...]
-) -> dict[LoraTarget, list[tuple[int, int]]]:
-    """Inputs and outputs of each target's products on one tensor rank, of those that do not run again."""
+) -> dict[LoraTarget, list[Operator]]:
+    """Each target's products on one tensor rank, of those that do not run again."""
     operators = layer_operators(arch, layer, tp, tp, tp=tp, ep=ep, expert_tp=expert_tp, modules=modules)
     again = {op.name for op in operators.recomputed}
     stay = [op for op in operators.forward if op.name not in again]
-    return {t: [(op.k, op.n) for op in stay if op.name in names] for t, names in PRODUCTS.items()}
+    return {t: [op for op in stay if op.name in names] for t, names in PRODUCTS.items()}
 
 
 def reads_copies(job: TrainingJob, lora: Lora, target: LoraTarget) -> bool:

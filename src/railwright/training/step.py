@@ -43,7 +43,7 @@ from railwright.training.schedule import finishing_of, orders_of, route_of, sche
 from railwright.training.shards import Units, units_of
 from railwright.training.sizes import job_gpus, microbatches
 from railwright.training.stage import DataParallel, PassBook, Stage
-from railwright.training.stages import StageShape, stage_shapes, tied_parameters
+from railwright.training.stages import StageShape, shapes_of, tied_parameters
 from railwright.training.timeline import Timeline
 from railwright.training.update import NOTHING, update_on_gpu
 from railwright.training.work import Work
@@ -232,7 +232,7 @@ def stages_of(
     chunks, orders = route_of(layout).chunks, orders_of(job, count)
     finishes = finishing_of(job, count)
     staged = []
-    shapes = stage_shapes(arch, layout, job.lora)
+    shapes = shapes_of(job, arch)
     for s, (shape, order, finish) in enumerate(zip(shapes, orders, finishes, strict=True)):
         buckets = buckets_of(job, shape, sizes)
         units = {c: sharded_units(job, shape, c, prices) for c in range(chunks)} if layout.zero == 3 else {}
