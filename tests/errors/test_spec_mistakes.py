@@ -91,6 +91,11 @@ KINDS = {
         "tokens: 2e9\n    lora: {rank: 8, targets: [q_proj]}",
         ["s.yaml:15:31: jobs.0.lora.targets.0: 'q_proj' is not allowed; write one of 'qkv', 'attention output'"],
     ),
+    "a type of frozen weights that is not modelled": (
+        "tokens: 2e9",
+        "tokens: 2e9\n    lora: {rank: 8, frozen_dtype: nf4}",
+        ["s.yaml:15:35: jobs.0.lora.frozen_dtype: 'nf4' is not allowed; write 'fp32' or 'bf16'"],
+    ),
     "empty value": ("servers: 4", "servers:", ["s.yaml:4:3: cluster.servers: empty; write a whole number"]),
     "word for a truth": ("jobs:", "nccl: {pxn: on}\njobs:", ["s.yaml:9:13: nccl.pxn: 'on' is not allowed; write true or false (true)"]),
     "truth for a number": ("switch: qm9700", "switch: qm9700\n    tiers: true", ["s.yaml:9:12: cluster.compute.tiers: true is not allowed"]),

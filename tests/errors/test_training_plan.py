@@ -146,15 +146,20 @@ def test_expert_across_without_whole_servers() -> None:
 
 
 def test_adapters_that_fit_beside_frozen_weights_of_16_bits_are_told_so() -> None:
-    """FSDP's frozen shards have fp32 here; torchtune loads half as much.  Nothing is said where none fits."""
+    """FSDP's frozen shards have fp32; torchtune loads half as much.  Nothing is said where none fits."""
     arch = load_model("llama-3.1-70b")
     one = job(batch=16, sequence=8192, zero=3, recompute="full")
     tuned = changed(one, lora=Lora(rank=16), software="fsdp-2025")
     with pytest.raises(PlanError) as refused:
         simulate(tuned, arch, machine(1, server="server-8x-l40s"))
     text = str(refused.value)
-    # 70.6 billion weights over 8 GPUs, two bytes less each
-    assert "this GPU would hold about 16.5 GiB less (36.6 GiB)" in text
+    # 70.6 billion weights over 8 GPUs take two bytes less each, 16.4 GiB
+    assert "needs 53.1 GiB" in text
+    assert (
+        "with lora.frozen_dtype: bf16, as torchtune loads them, the fullest GPU would hold 36.7 GiB" in text
+    )
+    narrow = changed(tuned, lora=Lora(rank=16, frozen_dtype="bf16"))
+    simulate(narrow, arch, machine(1, server="server-8x-l40s"), predict=priced(50e9), kernel=roofline)
     with pytest.raises(PlanError) as refused:
         simulate(changed(tuned, sequence=131_072), arch, machine(1, server="server-8x-l40s"))
     assert "16 bits" not in str(refused.value)
@@ -252,6 +257,20 @@ def test_adapters_beside_nothing() -> None:
     assert "lora.targets: moe-8 has no 'mlp up' to adapt" in told
     # the default names every product there may be
     assert "lora.targets" not in " ".join(check(changed(job(), lora=Lora(rank=8)), MOE, fabric))
+
+
+def test_dropout_that_a_software_has_not_is_refused() -> None:
+    fabric = machine(4).network.fabric
+    behind = Lora(rank=8, dropout=0.1, dropout_position="post")
+    text = refusal(changed(job(zero=3), lora=behind, software="fsdp-2025"), DENSE)
+    assert "lora.dropout_position is post" in text
+    assert "Set it to pre" in text
+    check(changed(job(), lora=behind), DENSE, fabric)
+    check(changed(job(zero=3), lora=Lora(rank=8, dropout=0.1), software="fsdp-2025"), DENSE, fabric)
+    for software in ("xla-2024", "xla-2025"):
+        text = refusal(changed(job(zero=3), lora=Lora(rank=8, dropout=0.1), software=software), DENSE)
+        assert "lora.dropout is 0.1" in text
+        assert "set it to 0" in text
 
 
 def test_sharded_parameters_under_split_backward_passes() -> None:

@@ -255,6 +255,10 @@ def test_nemo_is_told_what_it_takes_otherwise_by_default() -> None:
     lora = exported((DENSE, changed(job(), lora=Lora(rank=8, targets=("qkv", "mlp up")))), "nemo")
     assert "target_modules=['linear_qkv', 'linear_fc1']" in lora
     assert "dim=8" in lora
+    assert "dropout" not in lora.split("peft = dict(")[1]
+    dropped = Lora(rank=8, dropout=0.1, dropout_position="post")
+    lora = exported((DENSE, changed(job(), lora=dropped)), "nemo")
+    assert "dropout=0.1,\n    dropout_position='post'" in lora
 
 
 @pytest.mark.parametrize(

@@ -50,7 +50,7 @@ def test_adapters_are_plain_operations_of_pytorch() -> None:
     Of the gradients of a thin product one call makes both; frozen weights have none.
     """
     plain = layer_operators(DENSE, "dense", 1024, 1024)
-    adapted = with_adapters(plain, Lora(rank=16), "bf16")
+    adapted = with_adapters(plain, changed(job(), lora=Lora(rank=16)), "bf16")
     for factor in (1.0, 8.0):
         before, after = launch_times(plain, H100, factor), launch_times(adapted, H100, factor)
         assert after.forward - before.forward == pytest.approx(4 * (2 * factor + 2) * OPERATION)
@@ -58,6 +58,18 @@ def test_adapters_are_plain_operations_of_pytorch() -> None:
         assert after.weight == pytest.approx(4 * 2 * OPERATION)
     # a compiled program has one kernel for scaling and sum
     assert launch_times(adapted, H100, launcher="native").forward == pytest.approx((11 + 4 * 3) * 1.3e-6)
+
+
+def test_dropout_of_adapters_is_a_module_forward_and_an_operation_of_autograd_backward() -> None:
+    plain = layer_operators(DENSE, "dense", 1024, 1024)
+    without, with_it = (
+        with_adapters(plain, changed(job(), lora=Lora(rank=16, dropout=share)), "bf16")
+        for share in (0.0, 0.1)
+    )
+    for factor in (1.0, 8.0):
+        before, after = launch_times(without, H100, factor), launch_times(with_it, H100, factor)
+        assert after.forward - before.forward == pytest.approx(4 * factor * OPERATION)
+        assert after.input - before.input == pytest.approx(4 * OPERATION)
 
 
 def test_adapters_bind_the_host_no_more_than_all_weights_do() -> None:

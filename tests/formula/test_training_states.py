@@ -12,7 +12,7 @@ from railwright.spec.lora import Lora
 from railwright.spec.training import Overlap
 from railwright.training.memory import peak_memory
 from railwright.training.stages import stage_shapes
-from railwright.training.states import COPY, GATHERED, WAITING, state_parts
+from railwright.training.states import COPY, GATHERED, PASSING, WAITING, state_parts
 from training_cases import DENSE, MOE, job, machine
 
 
@@ -124,6 +124,33 @@ def test_frozen_shards_have_the_type_that_weights_are_loaded_in(software: str, b
     adapters = parts["gradients"] / 4 * 32
     assert parts["weights"] == pytest.approx(byte * (PARAMETERS + adapters) / 32)
     assert parts["gathered weights"] < 2 * PARAMETERS
+
+
+def test_frozen_shards_in_16_bits_take_half_and_the_adapters_beside_them_do_not() -> None:
+    """torchtune's, and Hugging Face's Trainer's, which makes fp32 of what trains; as much is gathered."""
+    wide, narrow = (
+        states(lora=Lora(rank=16, frozen_dtype=frozen), zero=3, software="fsdp-2025")
+        for frozen in ("fp32", "bf16")
+    )
+    adapters = wide["gradients"] / 4
+    assert narrow.pop("weights") == pytest.approx(2 * PARAMETERS / 32 + 4 * adapters)
+    assert wide.pop("weights") == pytest.approx(4 * PARAMETERS / 32 + 4 * adapters)
+    assert narrow == wide
+
+
+@pytest.mark.parametrize(("frozen", "byte"), [(None, 4 + 2), ("bf16", 2)])
+def test_frozen_shards_on_their_way_from_the_host(frozen: str | None, byte: int) -> None:
+    """Of the largest unit, a layer with its adapters: fp32 and the 16 bits made of it, or 16 bits alone; of
+    what trains 4 + 2 and a gradient in fp32."""
+    lora = Lora(rank=16, frozen_dtype=frozen)  # type: ignore[arg-type]
+    parts = states(lora=lora, zero=3, software="fsdp-2025", offload=("weights",))
+    (shape,) = stage_shapes(DENSE, job().layout, lora)
+    largest = max(shape.embedding, shape.head)
+    layer, adapters = shape.dense[0][0], shape.adapters[0][0]  # type: ignore[index]
+    assert layer - adapters < largest
+    each = max(byte * largest, byte * (layer - adapters) + 10 * adapters)
+    assert parts[PASSING] == pytest.approx(each / 32)
+    assert parts["weights"] == 0
 
 
 @pytest.mark.parametrize(("reshard", "moment"), [(True, "optimizer step"), (False, "head backward")])

@@ -6,11 +6,13 @@ import pytest
 
 from railwright.errors import PlanError
 from railwright.model import count_parameters
-from railwright.spec.training import Overlap, TrainingJob
+from railwright.spec.lora import Lora
+from railwright.spec.training import Layout, Overlap, TrainingJob
 from railwright.training import simulate
 from railwright.training.chain import woven
 from railwright.training.critical import critical_path
 from railwright.training.lanes import Task, run
+from railwright.training.lora import adapter_parameters
 from railwright.training.offload import HOST_ADAM, HOST_SUM, host_link
 from railwright.training.result import ADAM, StepResult
 from railwright.training.states import PASSING, STATES
@@ -62,6 +64,22 @@ def test_shards_cross_in_fp32_and_the_optimizer_runs_on_the_host() -> None:
     assert seconds(step, "copy")[0] == pytest.approx(copied, rel=1e-3)
     assert seconds(step, ADAM)[1] == pytest.approx(TOTAL / 8 * 8 * HOST_ADAM, rel=1e-6)
     assert sum(s.exposed for s in step.shares) == pytest.approx(step.step_time)
+
+
+@pytest.mark.parametrize(("frozen", "byte"), [("fp32", 4), ("bf16", 2)])
+def test_frozen_shards_cross_in_their_own_type(frozen: str, byte: int) -> None:
+    """And lie on the host in it; adapters cross in fp32, and their gradients back."""
+    lora = Lora(rank=16, frozen_dtype=frozen)  # type: ignore[arg-type]
+    asked = away(gpus=8, batch=8).model_copy(update={"lora": lora})
+    step = simulate(asked, DENSE, machine(1), predict=priced(0.0), kernel=lambda _: 1e-2)
+    adapters = DENSE.layers * adapter_parameters(DENSE, "dense", Layout(), lora, apart=True)
+    # forward all, backward all but the head's unit and the embedding's
+    crossed = byte * (2 * TOTAL - 2 * DENSE.vocab * DENSE.hidden) + (4 + 4 + 4) * adapters
+    assert seconds(step, "copy")[0] == pytest.approx(crossed / 8 / host_link(machine(1)), rel=1e-3)
+    assert step.memory.host is not None
+    weights, gradients = (step.memory.host.parts[name] for name in ("weights", "gradients"))
+    # pinned by powers of two, as the adapters' tensors are
+    assert weights / gradients == pytest.approx((byte * TOTAL + 4 * adapters) / (4 * adapters), rel=1e-3)
 
 
 def test_later_microbatches_wait_for_what_the_host_adds() -> None:

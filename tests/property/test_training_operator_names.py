@@ -18,7 +18,7 @@ from railwright.model.architecture import Transformer
 from railwright.model.narrow import Scaling
 from railwright.model.pattern import Layer, kinds_present
 from railwright.model.recompute import CORE, MODULES, UNNEEDED
-from railwright.training import activations, casts, costs, fused, host, lora, recompute
+from railwright.training import activations, casts, costs, fused, host, lora, lora_kept, recompute
 from railwright.training.eras import eras
 from training_cases import BLOCKS, DELTA, DENSE, KIMI, LATENTS, LIGHTNING, MOE
 
@@ -112,7 +112,7 @@ def test_operators_that_training_names_are_in_layers() -> None:
 def test_tensors_that_training_names_are_kept_by_layers() -> None:
     saved = {name for era in eras().values() for name in era.saves}
     dropped = {name for names in DROPPED.values() for name in names}
-    assert not {*lora.FROZEN, *lora.ROUTED, *activations.MLP, *saved, *dropped} - kept_tensors()
+    assert not {*lora_kept.FROZEN, *lora_kept.ROUTED, *activations.MLP, *saved, *dropped} - kept_tensors()
     assert {*DROPPED} == {*MODULES}
 
 

@@ -38,9 +38,20 @@ scripts/performance/configs/llama/llama3_llm_finetune.py (target_modules linear_
 all four); NeMo v2.1.0, collections/llm/recipes/llama3_{8b,70b}.py (peft.dim, linear_qkv)."""
 
 
+DROPOUT = {"mlperf": 0.1, "amd-mlperf": 0.1}
+"""Share of adapters' inputs that dropout zeroes, by how families begin, where it is not 0.
+Submissions to MLPerf 4.0 to 5.1, llama2_70b_lora: conf/megatron_gpt_peft_tuning_config.yaml (adapter_dropout:
+${oc.env:LORA_DROPOUT,0.1}, which no script sets, and dropout_position: pre; AMD's too), later train.py
+(LoRA(dropout=0.1, dropout_position="pre")).  Masks are kept: dropout_recompute, by Thunder, is off by default
+and no script sets DROPOUT_RECOMPUTE; nothing reads NEMO_LORA_USE_THUNDER_DROPOUT.  Off in NeMo 24
+(adapter_dropout: 0.0) and, by default, in NeMo 2 and Megatron-Bridge, whose recipes leave it so."""
+
+
 def adapters(record: Mapping[str, str]) -> Lora | None:
     """The adapters of a record, or None where all weights train."""
     if record["kind"] != "lora":
         return None
-    rank, targets = next(found for begins, found in ADAPTERS.items() if record["family"].startswith(begins))
-    return Lora(rank=rank, targets=targets)  # type: ignore[arg-type]
+    family = record["family"]
+    rank, targets = next(found for begins, found in ADAPTERS.items() if family.startswith(begins))
+    dropout = next((share for begins, share in DROPOUT.items() if family.startswith(begins)), 0.0)
+    return Lora(rank=rank, targets=targets, dropout=dropout)  # type: ignore[arg-type]

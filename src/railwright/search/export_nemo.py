@@ -80,7 +80,9 @@ def _parts(job: TrainingJob, arch: Transformer, hosts: Hosts) -> list[Part]:
         found.append(Part("the OptimizerConfig (megatron/core/optimizer)", "optimizer", held))
     if job.lora:
         targets = [name for target in job.lora.targets for name in _adapted(target, arch)]
-        adapters = {"target_modules": targets, "dim": job.lora.rank}
+        adapters: dict[str, Any] = {"target_modules": targets, "dim": job.lora.rank}
+        if job.lora.dropout:
+            adapters |= {"dropout": job.lora.dropout, "dropout_position": job.lora.dropout_position}
         found.append(Part("llm.peft.LoRA; routed experts have no adapters here", "peft", adapters))
     return found
 

@@ -43,7 +43,7 @@ from railwright.training.route import Kind
 from railwright.training.schedule import FOLDED, SHARED, SPLIT, in_pairs, schedule_name
 from railwright.training.sizes import job_gpus
 from railwright.training.stage import PassBook, Passed
-from railwright.training.stages import StageShape, stage_shapes, tied_parameters
+from railwright.training.stages import StageShape, shapes_of, tied_parameters
 from railwright.training.step import kernel_timer
 from railwright.training.update import update_on_gpu
 from railwright.training.whatif_machine import in_no_time
@@ -297,7 +297,7 @@ class Pricer:
         """Stages of a layout."""
         key = (*(setting[axis] for axis in STAGING), folding(setting["schedule"]))
         if key not in self._shapes:
-            self._shapes[key] = stage_shapes(self.arch, apply(self.job, setting).layout, self.job.lora)
+            self._shapes[key] = shapes_of(apply(self.job, setting), self.arch)
         return self._shapes[key]
 
     def send(self, setting: Mapping[str, Any]) -> float:

@@ -20,3 +20,28 @@ class Lora(Section):
         default=("qkv", "attention output", "mlp up", "mlp down"),
         description="products that get an adapter (mlp: dense and shared ones, not routed experts)",
     )
+    dropout: Annotated[float, Field(ge=0, lt=1)] = Field(
+        default=0.0,
+        description="share of an adapter's input, or of its result, that dropout zeroes (PEFT's "
+        "lora_dropout, NeMo's and torchtune's dropout)",
+    )
+    dropout_position: Literal["pre", "post"] = Field(
+        default="pre",
+        description="what dropout falls on: the adapter's input, or its result (NeMo, Megatron-Bridge)",
+    )
+
+    frozen_dtype: Literal["fp32", "bf16"] | None = Field(
+        default=None,
+        description="type of FSDP's shards of frozen weights: bf16 as torchtune and Hugging Face's Trainer "
+        "hold them; default: as the software loads weights, fp32 (QLoRA's nf4 is not modelled)",
+    )
+
+    @property
+    def drops_input(self) -> bool:
+        """Whether adapters read a copy of their input, of which dropout left parts out."""
+        return self.dropout > 0 and self.dropout_position == "pre"
+
+    @property
+    def drops_result(self) -> bool:
+        """Whether dropout falls on what adapters add."""
+        return self.dropout > 0 and self.dropout_position == "post"

@@ -28,7 +28,7 @@ from railwright.training.end_activations import (
     joined_kept,
 )
 from railwright.training.eras import eager_parts, era_of
-from railwright.training.lora import inner_kept, is_needed
+from railwright.training.lora_kept import adapters_keep, is_needed, of_mlp
 from railwright.training.narrow import scaling_of
 from railwright.training.schedule import SHARED, in_pairs, order_name, route_of
 from railwright.training.sizes import sequence_ranks, tokens_of
@@ -200,8 +200,8 @@ def layer_kept_parts(
     if swapped and "attention output" in kept and NARROW_OUTPUT not in kept:
         # the output before heads are swapped back for tokens is kept beside the projection's input
         kept[BEFORE_EXCHANGE] = kept["attention output"]
-    needed = {name: size for name, size in kept.items() if is_needed(job, name)}
-    return needed | inner_kept(job, arch, kind, tokens_of(job))
+    needed = {name: size for name, size in kept.items() if is_needed(job, arch, kind, name)}
+    return needed | adapters_keep(job, arch, kind, tokens_of(job))
 
 
 def _output(job: TrainingJob, arch: Transformer) -> float:
@@ -234,7 +234,8 @@ def _gradients(job: TrainingJob, arch: Transformer, kind: Layer) -> float:
     if not working:
         return behind
     kept = layer_kept_parts(job, arch, kind, "none")
-    return max(behind, _hidden_states(job, arch) + working - sum(kept[name] for name in MLP if name in kept))
+    freed = sum(size for name, size in kept.items() if name in MLP or of_mlp(name))
+    return max(behind, _hidden_states(job, arch) + working - freed)
 
 
 def _mixing(job: TrainingJob, arch: Transformer, kind: Layer) -> float:

@@ -25,7 +25,7 @@ from railwright.training.activations import attention_kept, layer_kept_parts, sc
 from railwright.training.allocator import Requests, play
 from railwright.training.deepspeed import runs_engine
 from railwright.training.eras import era_of
-from railwright.training.lora import is_needed, with_inner
+from railwright.training.lora_kept import is_needed, with_adapters_kept
 from railwright.training.memory import GIB, SYSTEM
 from railwright.training.one_copy import weighs_one_byte
 from railwright.training.replay import Plans, Replay, layers_of
@@ -34,7 +34,7 @@ from railwright.training.result import Memory
 from railwright.training.route import Unit
 from railwright.training.schedule import order_name, route_of, schedule
 from railwright.training.sizes import Sizes, data_parallel, microbatches, tokens_of
-from railwright.training.stages import StageShape, stage_shapes
+from railwright.training.stages import StageShape, shapes_of
 from railwright.training.tape import LayerPlan
 
 STEPS = 2
@@ -88,7 +88,7 @@ def requests_of(job: TrainingJob, arch: Transformer, fabric: Fabric, stage: int)
     Marks: before every step, and behind its passes.
     """
     ranks = Sizes.of(job, fabric).replicas
-    order, shape = _order(job, fabric, stage), stage_shapes(arch, job.layout, job.lora)[stage]
+    order, shape = _order(job, fabric, stage), shapes_of(job, arch)[stage]
     plans = _stage_plans(job, arch, shape)
     kind = DeepSpeedReplay if runs_engine(job) else Replay
     asked = Requests()
@@ -231,7 +231,7 @@ def _order(job: TrainingJob, fabric: Fabric, stage: int) -> tuple[Unit, ...]:
 
 def _alike(job: TrainingJob, arch: Transformer, fabric: Fabric, stage: int) -> tuple[object, ...]:
     """What a replay of a stage depends on: all but where in the model its layers are."""
-    shape = stage_shapes(arch, job.layout, job.lora)[stage]
+    shape = shapes_of(job, arch)[stage]
     return _order(job, fabric, stage), replace(shape, first=())
 
 
@@ -281,15 +281,16 @@ def _plan(job: TrainingJob, arch: Transformer, kind: Layer, recompute: Recompute
         working=scores_once(job, arch),
         exchanged=layout.context > 1 and layout.context_kind == "all-to-all",
     )
+    groups = tensors.groups
+
+    def needed(names: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(name for name in names if is_needed(job, arch, kind, groups.get(name, name)))
+
     tensors = replace(
-        tensors,
-        operators=tuple(
-            replace(op, keeps=tuple(t for t in op.keeps if is_needed(job, tensors.groups.get(t, t))))
-            for op in tensors.operators
-        ),
+        tensors, operators=tuple(replace(op, keeps=needed(op.keeps)) for op in tensors.operators)
     )
     if job.lora:
-        tensors = with_inner(tensors, whole)
+        tensors = with_adapters_kept(tensors, whole)
     autograd = (era.sums_gradients or layout.zero == 3) and not job.lora
     return LayerPlan(
         tensors,

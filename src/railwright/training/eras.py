@@ -69,6 +69,11 @@ class Era:
                (`activations.scores_once`)
     placeholders  whether autograd gets empty gradients that stay (`activations.stage_activations`)
     head_placeholder  whether that of the head stays too, as in Megatron-LM since core 0.14 (e7c55de9)
+    adapts_apart  whether adapters stand beside queries, keys and values, and beside gates and what they
+               multiply, each for itself, where another has one for their product: PEFT, torchtune 031d89b
+               (models/llama3_1/_component_builders.py) and torchtitan name linear layers (q_proj, w1, wq, …)
+    keeps_adapted_norms  whether a frozen product keeps what the norm in front of it makes, as it multiplies
+               it, where an adapter reads it too (`lora_kept.NORMED`)
     moves_weights  whether a distributed optimizer moves weights into a buffer at the start (`moved`); before
                March 2024 (293e1041) Megatron-LM's gathered them in that of the gradients
     saves      kept tensors of a layer under selective recomputation, where the framework names what it saves
@@ -110,6 +115,8 @@ class Era:
     scores_once: bool = False
     placeholders: bool = False
     head_placeholder: bool = False
+    keeps_adapted_norms: bool = False
+    adapts_apart: bool = False
     moves_weights: bool = False
     saves: tuple[str, ...] = ()
     fp32_shards: bool = False

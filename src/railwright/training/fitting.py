@@ -59,25 +59,22 @@ def check_memory(
         f"{job.name}: {arch.name} needs {memory.total / GIB:.1f} GiB on its fullest GPU, "
         f"{(memory.total - capacity) / GIB:.1f} GiB more than its {capacity / GIB:.1f} GiB ({parts}); "
         + _help(job, arch, fabric, capacity, server)
-        + _frozen(job, memory)
+        + _frozen(job, arch, fabric, capacity)
     )
 
 
-def _frozen(job: TrainingJob, memory: Memory) -> str:
-    """That a job would fit with frozen weights loaded in 16 bits, which no era of ours does; '' where it
-    would not, or they are 16 bits already.
-
-    Source: torchtune, recipes/configs/llama3_1/70B_lora.yaml (dtype: bf16); `has_fp32_shards` for our eras.
-    """
+def _frozen(job: TrainingJob, arch: Transformer, fabric: Fabric, capacity: float) -> str:
+    """That a job would fit with frozen weights in 16 bits (`frozen_bytes`); '' where it would not, or they
+    are 16 bits already."""
     if job.lora is None or not has_fp32_shards(job):
         return ""
-    less = memory.parts["weights"] / 2
-    if memory.total - less > memory.capacity:
+    lora = job.lora.model_copy(update={"frozen_dtype": "bf16"})
+    total = peak_memory(job.model_copy(update={"lora": lora}), arch, fabric, capacity).total
+    if total > capacity or job.lora == lora:
         return ""
     return (
-        f" Frozen weights are counted in fp32, as software {job.software} loads them; in 16 bits, as "
-        f"torchtune loads them, this GPU would hold about {less / GIB:.1f} GiB less "
-        f"({(memory.total - less) / GIB:.1f} GiB)."
+        f" Frozen weights are counted in fp32, as software {job.software} loads them; with "
+        f"lora.frozen_dtype: bf16, as torchtune loads them, the fullest GPU would hold {total / GIB:.1f} GiB."
     )
 
 

@@ -14,6 +14,10 @@ DTYPES: tuple[str, ...] = get_args(TrainingJob.model_fields["dtype"].annotation)
 """Number formats that a training job may ask for."""
 
 
+FROZEN_BYTES = {"fp32": 4.0, "bf16": 2.0}
+"""Bytes of a frozen weight by `Lora.frozen_dtype`."""
+
+
 def master_of(job: TrainingJob) -> Literal["fp32", "remainder"]:
     """How a job's master weights are kept: shards that are the fp32 weights themselves leave no remainder."""
     return "fp32" if has_fp32_shards(job) else job.master
@@ -41,12 +45,24 @@ def _has(gpu: Gpu, dtype: str) -> bool:
 def has_fp32_shards(job: TrainingJob) -> bool:
     """Whether a job's shards of the parameters are its fp32 master weights (PyTorch FSDP, mixed precision).
 
-    So are weights that LoRA froze: FSDP shards a parameter in the type it was loaded in, whether it trains or
-    not (torch/distributed/fsdp/_fully_shard/_fsdp_param.py, init_dtype_attrs), and both load all of them in
-    fp32 (llm-foundry, models/consts.py, _MASTER_WEIGHTS_PRECISION; torchtitan, components/lora.py, whose
-    adapters have the type of the weights, float32 by default: config, training.dtype).
+    Those of weights that LoRA froze may have another type (`frozen_bytes`).
     """
     return job.layout.zero == 3 and era_of(job).fp32_shards
+
+
+def frozen_bytes(job: TrainingJob) -> float:
+    """Bytes of a weight that LoRA froze in a shard of fp32 ones (`has_fp32_shards`).
+
+    FSDP shards a parameter in the type it was loaded in, whether it trains or not, and gathers it in that of
+    its products (torch/distributed/fsdp/_fully_shard/_fsdp_param.py, init_dtype_attrs, all_gather_inputs).
+    Our eras load all of them in fp32 (llm-foundry, models/consts.py, _MASTER_WEIGHTS_PRECISION; torchtitan,
+    components/lora.py, whose adapters have the type of the weights, float32 by default: config,
+    training.dtype).  `Lora.frozen_dtype` bf16 is torchtune's (recipes/configs/llama3_1/70B_lora.yaml, dtype),
+    and Hugging Face's Trainer's over a model loaded in bf16: Accelerate makes fp32 of weights that train
+    (accelerator.py, prepare_model; of FSDP2 in utils/fsdp_utils.py, where older releases did so of all).
+    """
+    narrow = job.lora is not None and job.lora.frozen_dtype == "bf16"
+    return FROZEN_BYTES["bf16" if narrow else "fp32"]
 
 
 def check_formats(job: TrainingJob) -> None:

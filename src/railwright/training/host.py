@@ -20,7 +20,7 @@ from railwright.model.operators import LayerOperators, second_block
 from railwright.model.recompute import LATENT, STORING
 from railwright.training.constants import constant
 from railwright.training.lanes import PASSED_ON, Task
-from railwright.training.lora import SUM, THIN
+from railwright.training.lora import DROPOUT, SUM, THIN
 
 Launcher = Literal["python", "inductor", "native"]
 """What launches a layer's kernels: PyTorch's modules one by one, the wrapper that torch.compile wrote of the
@@ -223,6 +223,9 @@ def _seconds(operator: Operator, cpu: float, factor: float, name: str) -> float:
     one = constant("host_operation_seconds")
     if name.endswith(SUM):
         return cpu * one * AROUND
+    if name.endswith(DROPOUT):
+        # a module of Python's forward, and autograd's engine alone backward
+        return cpu * one * (factor if operator.phase == "forward" else 1.0)
     if operator.kind in ("memory", "scan"):
         if name in WITHIN or name.endswith(STORING):
             return cpu * one * operator.launches

@@ -26,12 +26,13 @@ from railwright.model.pattern import Layer
 from railwright.spec.training import Layout, TrainingJob
 from railwright.training.activations import layer_kept_parts, layers_away, weight_products
 from railwright.training.eras import era_of
+from railwright.training.formats import frozen_bytes
 from railwright.training.hosted import updates_on_host, weights_on_host
 from railwright.training.memory import GIB, held_passes, peak_memory
 from railwright.training.placement import Groups, place
 from railwright.training.result import HostMemory
 from railwright.training.sizes import Sizes
-from railwright.training.stages import StageShape, stage_shapes
+from railwright.training.stages import StageShape, shapes_of
 
 FP32 = 4.0
 """Bytes of a master weight, a gradient or a moment on the host."""
@@ -41,7 +42,7 @@ def host_memory(job: TrainingJob, arch: Transformer, fabric: Fabric, server: Ser
     """What the fullest host holds of a job that passed `plan.check`; None where nothing is offloaded."""
     if not job.layout.offload:
         return None
-    shapes = stage_shapes(arch, job.layout, job.lora)
+    shapes = shapes_of(job, arch)
     stages = [_of_rank(job, arch, fabric, s, shape) for s, shape in enumerate(shapes)]
     names = list(dict.fromkeys(name for parts in stages for name in parts))
     each = np.array([[parts.get(name, 0.0) for name in names] for parts in stages])
@@ -133,11 +134,12 @@ def _of_rank(
 def _states(job: TrainingJob, arch: Transformer, fabric: Fabric, shape: StageShape) -> dict[str, float]:
     over, of_experts = Sizes.of(job, fabric).over(job.layout.zero)
     trained = shape.trained_shard(over, of_experts)
-    rounded = _rounding(job, arch, shape, over, trained) * FP32
-    # frozen weights are only there where weights are
-    kept = shape.dense_total / over + shape.expert_total / of_experts if weights_on_host(job) else trained
-    name = "weights" if weights_on_host(job) else "master weights"
-    return {name: rounded * kept, "gradients": rounded * trained, "moments": 2 * FP32 * trained}
+    rounded = _rounding(job, arch, shape, over, trained)
+    updated = {"gradients": rounded * FP32 * trained, "moments": 2 * FP32 * trained}
+    if not weights_on_host(job):
+        return {"master weights": rounded * FP32 * trained} | updated
+    frozen = shape.dense_total / over + shape.expert_total / of_experts - trained
+    return {"weights": rounded * (FP32 * trained + frozen_bytes(job) * frozen)} | updated
 
 
 def _rounding(job: TrainingJob, arch: Transformer, shape: StageShape, over: int, shard: float) -> float:

@@ -16,7 +16,7 @@ from railwright.training.communication import gradient_bytes
 from railwright.training.costs import on_context_ranks
 from railwright.training.eras import eager_parts, era_of, loss_of
 from railwright.training.fused import fused_by, summing_gradients
-from railwright.training.lora import with_adapters
+from railwright.training.lora import linears, with_adapters
 from railwright.training.narrow import scaling_of
 from railwright.training.one_copy import has_one_copy, with_one_copy
 from railwright.training.packing import attended, samples_of
@@ -64,7 +64,8 @@ def operators_of(job: TrainingJob, arch: Transformer, kind: Layer, gpu: Gpu) -> 
         operators = on_context_ranks(operators, layout.context_kind, layout.context, samples_of(job), heads)
     if job.lora is None:
         return operators
-    return with_adapters(operators, job.lora, product_dtype(job), layout.tensor)
+    apart = linears(made_as(arch, kind), era_of(job).adapts_apart)
+    return with_adapters(operators, job, product_dtype(job), apart)
 
 
 def unfused_of(job: TrainingJob, arch: Transformer) -> tuple[Part, ...]:

@@ -10,16 +10,14 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import lru_cache
 
-from railwright.errors import PlanError
 from railwright.model import layer_operators
 from railwright.model.architecture import Operator, Transformer
-from railwright.model.kernels import ELEMENT, elementwise, half, linear
-from railwright.model.norms import NORMALISED
+from railwright.model.kernels import Block, elementwise, half, linear
 from railwright.model.operators import LayerOperators
 from railwright.model.pattern import Layer, is_routed, kinds_present
-from railwright.model.tensor_lists import PROJECTED_INPUT, LayerTensors
 from railwright.spec.lora import Lora, LoraTarget
 from railwright.spec.training import Layout, TrainingJob
+from railwright.training.sizes import sequence_ranks
 
 PRODUCTS: dict[LoraTarget, tuple[str, ...]] = {
     "qkv": ("qkv projection", "query projection", "query up", "key/value up"),
@@ -29,49 +27,22 @@ PRODUCTS: dict[LoraTarget, tuple[str, ...]] = {
 }
 """Operators of each target.  Routed experts get none: NeMo and PEFT adapt linear layers, not grouped ones."""
 
-FROZEN: dict[str, LoraTarget] = {
-    "attention norm output": "qkv",
-    "gated output": "attention output",
-    PROJECTED_INPUT: "attention output",
-    "mlp norm output": "mlp up",
-    "mlp product": "mlp down",
-    "shared input": "mlp up",
-    "shared norm output": "mlp up",
-    "shared product": "mlp down",
-}
-"""Inputs of products that are kept beside frozen weights only where the product has an adapter."""
-
-MAKES: dict[str, frozenset[str]] = {
-    "qkv": frozenset({"query, key, value", "query and key before norm", "before rotation"}),
-    "attention output": frozenset({"projected"}),
-    "mlp up": frozenset({"mlp up output", "shared up output"}),
-    "mlp down": frozenset({"down", "shared down"}),
-}
-"""Tensors that each target's product makes (`model.tensors`)."""
-
 ROWS: tuple[LoraTarget, ...] = ("attention output", "mlp down")
 """Targets whose products tensor ranks cut by rows, others by columns.  An adapter's first product is cut as
 its target, or by its columns, the second one by its columns: no rank holds either whole.
 Source: NeMo 8cfedd7, collections/llm/peft/utils.py, ParallelLinearAdapter (linear_in, linear_out)."""
 
-THIN, SUM = (" adapter in", " adapter out"), " adapter sum"
-"""Ends of the names of an adapter's two products, and of what adds their result."""
+THIN, SUM, DROPOUT = (" adapter in", " adapter out"), " adapter sum", " adapter dropout"
+"""Ends of the names of an adapter's two products, of what adds their result, and of dropout in front of the
+first or behind the second."""
 
-ROUTED = ("expert input", "expert product", "mixer norm output", "mixer output")
-"""Inputs of products that get no adapters: those of routed experts and of linear mixers."""
+Apart = Mapping[str, int]
+"""Products in whose place stand several linear layers, each with an adapter of its own, and how many."""
 
-
-def check_adapters(job: TrainingJob, arch: Transformer) -> None:
-    """Raise PlanError where a model has none of the products that get an adapter: nothing would train."""
-    if job.lora is None:
-        return
-    present = targets_of(arch)
-    if not set(present) & set(job.lora.targets):
-        routed = " (routed experts get no adapters)" if arch.is_moe else ""
-        raise PlanError(
-            f"{job.name}: lora.targets names {', '.join(job.lora.targets)}, and {arch.name} has none of "
-            f"them{routed}, so nothing would be trained; name {' or '.join(present)}."
-        )
+MASKED = 0.5
+"""An element of dropout's mask, one byte, in those of 16 bits.  Source: PyTorch, aten/src/ATen/native/cuda/
+Dropout.cu (native_dropout on GPUs: one kernel that reads the input and writes result and mask; backward
+another that reads gradient and mask), tools/autograd/derivatives.yaml (the mask alone is kept)."""
 
 
 def targets_of(arch: Transformer) -> tuple[LoraTarget, ...]:
@@ -80,14 +51,51 @@ def targets_of(arch: Transformer) -> tuple[LoraTarget, ...]:
     return tuple(target for target, products in PRODUCTS.items() if names & set(products))
 
 
-def with_adapters(operators: LayerOperators, lora: Lora, dtype: str, tp: int = 1) -> LayerOperators:
+def linears(arch: Transformer, apart: bool) -> Apart:
+    """Linear layers in the place of a model's products.
+
+    apart  whether the software adapts queries, keys and values, and gates and what they multiply, each for
+           itself (`Era.adapts_apart`)
+    """
+    if not apart:
+        return {}
+    found = {"qkv projection": 2 if arch.shared_values else 3}
+    return found | (dict.fromkeys(PRODUCTS["mlp up"], 2) if arch.gated else {})
+
+
+def input_ranks(job: TrainingJob, target: LoraTarget) -> int:
+    """Tensor ranks that share the tokens of what dropout in front of a target's adapters reads.
+
+    Sequence parallelism shares what a norm makes, and tensor ranks gather it for a product cut by columns.
+    Transformer Engine gives the adapter what it gathered, unless user buffers gather (`overlap.tp`): then the
+    adapter drops parts of its rank's tokens and gathers the rest itself.
+    Source: NeMo 8cfedd7, collections/llm/peft/utils.py (get_adapter_attributes_from_linear,
+    return_layernorm_output_gathered; ParallelLinearAdapter.forward); so in nlp/modules/common/megatron/
+    adapters/mcore_mixins.py of 2024, and in Megatron-Bridge 067f987, peft/utils.py.
+    """
+    return sequence_ranks(job) if target not in ROWS and job.overlap.tp else 1
+
+
+def result_ranks(job: TrainingJob, target: LoraTarget) -> int:
+    """Tensor ranks that share the tokens of what a target's product and its adapters make: what is cut by
+    rows is summed up and scattered under sequence parallelism (ParallelLinearAdapter.forward too,
+    scatter_to_sequence_parallel_region or all2all_hp2sp)."""
+    return sequence_ranks(job) if target in ROWS else 1
+
+
+def with_adapters(
+    operators: LayerOperators, job: TrainingJob, dtype: str, apart: Apart | None = None
+) -> LayerOperators:
     """A layer's operators with its weights frozen and adapters beside their targets.
 
-    tp  tensor-parallel size
+    apart  as `linears` says
+
     Weight gradients of the layer go away.  An adapter runs before its product, in 16 bits, and its result is
     added to the product's; where that is computed again, so is the adapter.
     """
-    targets = {name for target in lora.targets for name in PRODUCTS[target]}
+    lora = job.lora
+    assert lora is not None
+    targets = {name: target for target in lora.targets for name in PRODUCTS[target]}
     forward: list[Operator] = []
     extra_input: dict[str, tuple[Operator, ...]] = {}
     weights: list[Operator] = []
@@ -96,14 +104,11 @@ def with_adapters(operators: LayerOperators, lora: Lora, dtype: str, tp: int = 1
         if op.name not in targets:
             forward.append(op)
             continue
-        rows, (inner, outputs) = op.m * op.batch, _columns(op, lora.rank, tp)
-        down = linear(f"{op.name}{THIN[0]}", rows, inner, op.k, half(dtype))
-        up = linear(f"{op.name}{THIN[1]}", rows, outputs, lora.rank, half(dtype))
-        added = elementwise(f"{op.name}{SUM}", rows, reads=2 * op.n, writes=op.n, back=0)
-        again[op.name] = [down.forward, up.forward, added.forward]
+        blocks = _beside(op, targets[op.name], job, half(dtype), (apart or {}).get(op.name, 1))
+        again[op.name] = [block.forward for block in blocks]
         forward += [*again[op.name], op]
-        extra_input[op.name] = (*up.backward_input, *down.backward_input)
-        weights += [*up.backward_weight, *down.backward_weight]
+        extra_input[op.name] = tuple(one for block in reversed(blocks) for one in block.backward_input)
+        weights += [one for block in reversed(blocks) for one in block.backward_weight]
     backward: list[Operator] = []
     for op in operators.backward_input:
         backward.append(op)
@@ -119,16 +124,51 @@ def with_adapters(operators: LayerOperators, lora: Lora, dtype: str, tp: int = 1
     )
 
 
+def _beside(op: Operator, target: LoraTarget, job: TrainingJob, dtype: str, number: int) -> list[Block]:
+    """Adapters as they run forward, with dropout in front of them or behind.
+
+    op      the product that they stand beside
+    number  of them, whose results are taken to be equally wide
+    """
+    lora = job.lora
+    assert lora is not None
+    rows, (inner, outputs) = op.m * op.batch, _columns(op, lora.rank, job.layout.tensor)
+    made = rows / result_ranks(job, target)
+    added, thin = _parts(op.n, number), _parts(outputs, number)
+    found = [linear(f"{op.name}{THIN[0]}", rows, inner, op.k, dtype)] * number
+    found += [linear(f"{op.name}{THIN[1]}", rows, width, lora.rank, dtype) for width in thin]
+    if lora.drops_input:
+        found = [_dropout(op.name, rows / input_ranks(job, target), op.k)] * number + found
+    if lora.drops_result:
+        found += [_dropout(op.name, made, width) for width in added]
+    return found + [elementwise(f"{op.name}{SUM}", made, 2 * width, width, back=0) for width in added]
+
+
+def _parts(width: int, number: int) -> list[int]:
+    """A width in as many parts, which differ by one at most."""
+    return [width // number + (i < width % number) for i in range(number)]
+
+
+def _dropout(product: str, rows: float, width: int) -> Block:
+    moved = (1 + MASKED) * width
+    return elementwise(f"{product}{DROPOUT}", rows, reads=width, writes=moved, back=width + moved)
+
+
 def frozen(operators: LayerOperators) -> LayerOperators:
     """The same operators without weight gradients."""
     return replace(operators, backward_weight=())
 
 
-def adapter_parameters(arch: Transformer, layer: Layer, layout: Layout, lora: Lora) -> float:
-    """Parameters of one layer's adapters on one GPU: (inputs + outputs) r per target over tensor ranks."""
+def adapter_parameters(
+    arch: Transformer, layer: Layer, layout: Layout, lora: Lora, apart: bool = False
+) -> float:
+    """Parameters of one layer's adapters on one GPU: (inputs + outputs) r per adapter over tensor ranks.
+
+    apart  as in `linears`
+    """
     routed = is_routed(layer)
     cut = (layout.tensor, layout.expert, layout.expert_tensor) if routed else (layout.tensor, 1, None)
-    return float(_thin_weights(arch, layer, *cut, lora.rank, lora.targets))
+    return float(_thin_weights(arch, layer, *cut, lora.rank, lora.targets, apart))
 
 
 @lru_cache(maxsize=256)
@@ -140,11 +180,12 @@ def _thin_weights(
     expert_tp: int | None,
     rank: int,
     targets: tuple[LoraTarget, ...],
+    apart: bool,
 ) -> int:
-    names = {name for target in targets for name in PRODUCTS[target]}
+    names, several = {name for target in targets for name in PRODUCTS[target]}, linears(arch, apart)
     operators = layer_operators(arch, layer, tp, tp, tp=tp, ep=ep, expert_tp=expert_tp)
     found = [(op, *_columns(op, rank, tp)) for op in operators.forward if op.name in names]
-    return sum(op.k * inner + rank * outputs for op, inner, outputs in found)
+    return sum(several.get(op.name, 1) * op.k * inner + rank * outputs for op, inner, outputs in found)
 
 
 def _columns(product: Operator, rank: int, tp: int) -> tuple[int, int]:
@@ -155,61 +196,3 @@ def _columns(product: Operator, rank: int, tp: int) -> tuple[int, int]:
     if any(product.name in PRODUCTS[target] for target in ROWS):
         return rank, -(-product.n // tp)
     return -(-rank // tp), product.n
-
-
-INNER = "adapter's inner product, "
-"""Begin of the name of x A of all adapters of a target; its end is the target."""
-
-
-def inner_kept(job: TrainingJob, arch: Transformer, layer: Layer, rows: float) -> dict[str, float]:
-    """What the gradient of B needs: x A of every adapter of a layer that does not run again. [byte]
-
-    rows  tokens of a microbatch in the tensor-parallel group
-    Every tensor rank has all of it: behind a first product cut by columns it is gathered, behind one cut by
-    rows added up.  Source: NeMo 8cfedd7, collections/llm/peft/utils.py (ParallelLinearAdapter).
-    """
-    if job.lora is None:
-        return {}
-    layout, found = job.layout, {}
-    modules = layout.recompute_modules if layout.recompute == "selective" else ()
-    for target, number in _kept_adapters(arch, layer, modules).items():
-        if number and target in job.lora.targets:
-            found[INNER + target] = ELEMENT * rows * job.lora.rank * number
-    return found
-
-
-@lru_cache(maxsize=256)
-def _kept_adapters(arch: Transformer, layer: Layer, modules: tuple[str, ...]) -> dict[LoraTarget, int]:
-    operators = layer_operators(arch, layer, 1, 1, modules=modules)
-    names = {op.name for op in operators.forward} - {op.name for op in operators.recomputed}
-    return {target: len(names & set(products)) for target, products in PRODUCTS.items()}
-
-
-def with_inner(tensors: LayerTensors, kept: Mapping[str, float]) -> LayerTensors:
-    """A layer's tensors with x A of its adapters among what their targets make and keep.
-
-    kept  what the layer keeps, `inner_kept` among it [byte]
-    """
-    inner = {name: size for name, size in kept.items() if name.startswith(INNER)}
-    operators = list(tensors.operators)
-    for name, size in inner.items():
-        made = MAKES[name.removeprefix(INNER)]
-        # of a layout of tensors without that name the first product, since where it lies decides little
-        products = [i for i, op in enumerate(operators) if op.weights]
-        i = next((i for i in products if made & set(operators[i].makes)), products[0])
-        op = operators[i]
-        operators[i] = replace(op, makes={**op.makes, name: size}, keeps=(*op.keeps, name))
-    return replace(tensors, operators=tuple(operators), gradients={**tensors.gradients, **inner})
-
-
-def is_needed(job: TrainingJob, name: str) -> bool:
-    """Whether a layer's backward pass needs a tensor; a frozen product without an adapter never reads its
-    input again, and frozen gains no more than what they multiply.
-
-    name  as in `layer_activations`
-    """
-    if job.lora is None:
-        return True
-    if name.endswith(NORMALISED):
-        return False
-    return name not in ROUTED and (name not in FROZEN or FROZEN[name] in job.lora.targets)

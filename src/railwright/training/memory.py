@@ -19,7 +19,7 @@ from railwright.training.one_copy import weighs_one_byte
 from railwright.training.result import Memory, StageMemory
 from railwright.training.schedule import in_pairs, order_name, route_of, schedule
 from railwright.training.sizes import Sizes, data_parallel, microbatches
-from railwright.training.stages import StageShape, stage_shapes
+from railwright.training.stages import StageShape, shapes_of
 from railwright.training.states import AT_STEP, IN_PASSES, cached_weights, state_parts, unit_waits
 
 SYSTEM = "CUDA context and NCCL buffers"
@@ -49,7 +49,7 @@ def peak_memory(job: TrainingJob, arch: Transformer, fabric: Fabric, capacity: f
     layout, sizes = job.layout, Sizes.of(job, fabric)
     count = microbatches(job, sizes.data)
     order: Order = (layout.pipeline, route_of(layout).chunks, count, order_name(job))
-    shapes = stage_shapes(arch, layout, job.lora)
+    shapes = shapes_of(job, arch)
     system = _system(job, sizes)
     stages = tuple(
         _stage(

@@ -7,6 +7,7 @@ from railwright.model.architecture import Transformer
 from railwright.model.flops import Scores, product_macs
 from railwright.model.pattern import layer_kinds
 from railwright.spec.training import Layout, TrainingJob
+from railwright.training.eras import era_of
 from railwright.training.lora import adapter_parameters
 
 
@@ -25,7 +26,7 @@ def job_flops_per_token(job: TrainingJob, arch: Transformer, scores: Scores = "f
     whole = flops_per_token(arch, job.attended, scores).total
     if job.lora is None:
         return whole
-    lora = job.lora
+    lora, apart = job.lora, era_of(job).adapts_apart
     kinds = layer_kinds(arch)[: arch.layers]
-    trained = sum(adapter_parameters(arch, kind, Layout(), lora) for kind in kinds)
+    trained = sum(adapter_parameters(arch, kind, Layout(), lora, apart) for kind in kinds)
     return whole - 2.0 * product_macs(arch) + 6.0 * trained

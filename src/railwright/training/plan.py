@@ -16,7 +16,7 @@ from railwright.training.formats import check_formats
 from railwright.training.gpus import check_gpus
 from railwright.training.hosted import check_offload
 from railwright.training.layout_doubts import layout_doubts
-from railwright.training.lora import check_adapters
+from railwright.training.lora_checks import check_adapters
 from railwright.training.mixers import check_mixers
 from railwright.training.muon import check_optimizer
 from railwright.training.narrow import check_attention, check_stored

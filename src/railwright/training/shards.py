@@ -20,6 +20,7 @@ from railwright.training.buckets import shared_by
 from railwright.training.casts import narrow_gathers
 from railwright.training.chain import NO_COPIES, woven
 from railwright.training.communication import WEIGHT_BYTES, Prices, gradient_bytes
+from railwright.training.formats import frozen_bytes
 from railwright.training.hosted import ranks_together, weights_on_host
 from railwright.training.lanes import Task
 from railwright.training.offload import HOST_SUM, host_link
@@ -34,7 +35,7 @@ Sent = tuple[str, Op, float, GroupKind]
 """A collective as `Prices.comm` takes it: purpose, operation, size [byte] and groups."""
 
 SHARD_BYTES = 4.0
-"""Bytes of a weight or a gradient as it is copied: FSDP2's shards are fp32."""
+"""Bytes of a weight that trains, or of a gradient, as it is copied: FSDP2's shards are fp32."""
 
 
 @dataclass(frozen=True)
@@ -97,11 +98,17 @@ def units_of(
     if not weights_on_host(job):
         return Units(tuple(order), gathers, reduces)
     over = sizes.over(3)
+
+    def fetched(unit: int) -> float:
+        """Weights that train, and as many as the bytes of the frozen ones are."""
+        train = _shard(trained[unit], over)
+        return train + (_shard(held[unit], over) - train) * frozen_bytes(job) / SHARD_BYTES
+
     return Units(
         tuple(order),
         gathers,
         reduces,
-        {u: shard_copy(job, prices, u, _shard(held[u], over), WEIGHTS) for u in order},
+        {u: shard_copy(job, prices, u, fetched(u), WEIGHTS) for u in order},
         {u: shard_copy(job, prices, u, n, GRADIENTS) for u in order if (n := _shard(trained[u], over))},
         {u: shard_copy(job, prices, u, n, ADDED) for u in order if (n := _shard(trained[u], over))},
     )

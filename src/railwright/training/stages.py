@@ -13,7 +13,8 @@ from railwright.model.architecture import Transformer
 from railwright.model.parameters import norm_parameters
 from railwright.model.pattern import Layer, is_routed, layer_kinds
 from railwright.spec.lora import Lora
-from railwright.spec.training import Layout
+from railwright.spec.training import Layout, TrainingJob
+from railwright.training.eras import era_of
 from railwright.training.lora import adapter_parameters
 from railwright.training.route import Chunk
 from railwright.training.schedule import route_of
@@ -81,8 +82,18 @@ class StageShape:
         return held + self.head * sum(chunk.head for chunk in self.chunks)
 
 
-def stage_shapes(arch: Transformer, layout: Layout, lora: Lora | None = None) -> tuple[StageShape, ...]:
-    """Cut the model into stages; multi-token-prediction layers follow the last piece's own."""
+def shapes_of(job: TrainingJob, arch: Transformer) -> tuple[StageShape, ...]:
+    """`stage_shapes` of a job."""
+    return stage_shapes(arch, job.layout, job.lora, era_of(job).adapts_apart)
+
+
+def stage_shapes(
+    arch: Transformer, layout: Layout, lora: Lora | None = None, apart: bool = False
+) -> tuple[StageShape, ...]:
+    """Cut the model into stages; multi-token-prediction layers follow the last piece's own.
+
+    apart  as in `lora.linears`
+    """
     route = route_of(layout)
     kinds = layer_kinds(arch)
     held: dict[Layer, GpuParameters] = {
@@ -96,7 +107,8 @@ def stage_shapes(arch: Transformer, layout: Layout, lora: Lora | None = None) ->
         for kind in dict.fromkeys(kinds)
     }
     added: dict[Layer, float] = {
-        kind: adapter_parameters(arch, kind, layout, lora) if lora else 0.0 for kind in dict.fromkeys(kinds)
+        kind: adapter_parameters(arch, kind, layout, lora, apart) if lora else 0.0
+        for kind in dict.fromkeys(kinds)
     }
     sizes = layers_per_piece(arch.layers, route.model_pieces, layout, arch.mtp_layers)
     sizes = (*sizes[:-1], sizes[-1] + arch.mtp_layers)

@@ -14,7 +14,7 @@ from railwright.training.adam import reads_as_kept
 from railwright.training.buckets import bucket_threshold
 from railwright.training.communication import gradient_bytes
 from railwright.training.deepspeed import BUCKETS, copied, runs_engine, second_gradients
-from railwright.training.formats import has_fp32_shards, master_of
+from railwright.training.formats import frozen_bytes, has_fp32_shards, master_of
 from railwright.training.hosted import updates_on_host, weights_on_host
 from railwright.training.muon import ITERATION, MatrixGroup, iteration_bytes, matrix_groups, weights_of
 from railwright.training.sizes import Sizes
@@ -112,10 +112,10 @@ def state_parts(
         parts[WAITING] = gradient * min(waiting, sent)
     if layout.zero == 3:
         all_dense, all_expert = shape.dense_total, shape.expert_total
-        weight = ENDS_BYTES
+        weight = frozen = ENDS_BYTES
         if wide:
-            weight, master = MASTER_BYTES["fp32"], 0.0
-        parts["weights"] = weight * (all_dense / over + all_expert / expert_over)
+            weight, frozen, master = MASTER_BYTES["fp32"], frozen_bytes(job), 0.0
+        parts["weights"] = weight * shard + frozen * (all_dense / over + all_expert / expert_over - shard)
         parts[GATHERED] = ENDS_BYTES * _gathered(job, shape, *cut)
         if wide and not layout.reduce_each and gradient == 4.0:
             parts[WAITING] = ENDS_BYTES * min(_largest_unit(shape), dense + expert)
@@ -186,14 +186,22 @@ def head_bytes(job: TrainingJob, narrow: float) -> float:
 def _passing(job: TrainingJob, shape: StageShape, over: int, expert_over: int) -> dict[str, float]:
     """What is left on the GPU of shards that lie on the host: those of one unit on their way, the weights in
     fp32 and in 16 bits, the gradients in fp32; gradients that are summed up before they are reduced stay.
+    Frozen weights have no gradients, and in 16 bits no copy.
 
     Source: PyTorch, FSDP2, _fsdp_param.py (all_gather_inputs), _fsdp_collectives.py (foreach_reduce).
     """
-    chunks = zip(shape.dense, shape.expert, strict=True)
-    units = [unit for dense, expert in chunks for unit in zip(dense, expert, strict=True)]
-    units += [(end, 0.0) for end in (shape.embedding, shape.head) if end]
-    largest = max(dense / over + expert / expert_over for dense, expert in units)
-    left = {"weights": 0.0, PASSING: (MASTER_BYTES["fp32"] + ENDS_BYTES + 4.0) * largest}
+    trains, frozen = MASTER_BYTES["fp32"] + ENDS_BYTES + 4.0, frozen_bytes(job)
+    if frozen != ENDS_BYTES:
+        frozen += ENDS_BYTES
+    chunks = zip(shape.dense, shape.expert, shape.trained_dense, shape.trained_expert, strict=True)
+    units = [unit for chunk in chunks for unit in zip(*chunk, strict=True)]
+    units += [(end, 0.0, end * (shape.adapters is None), 0.0) for end in (shape.embedding, shape.head) if end]
+    largest = max(
+        frozen * (dense / over + expert / expert_over)
+        + (trains - frozen) * (trained / over + trained_expert / expert_over)
+        for dense, expert, trained, trained_expert in units
+    )
+    left = {"weights": 0.0, PASSING: largest}
     return left | ({"gradients": 0.0} if job.layout.reduce_each else {})
 
 

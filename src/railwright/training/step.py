@@ -42,7 +42,7 @@ from railwright.training.schedule import finishing_of, orders_of, route_of
 from railwright.training.shards import Units, units_of
 from railwright.training.sizes import job_gpus, microbatches
 from railwright.training.stage import DataParallel, PassBook, Stage, Staged
-from railwright.training.stages import StageShape, stage_shapes
+from railwright.training.stages import StageShape, shapes_of
 from railwright.training.throughput import above_published
 from railwright.training.timeline import Timeline
 from railwright.training.work import Work
@@ -227,7 +227,7 @@ def stages_of(
     chunks, orders = route_of(layout).chunks, orders_of(job, count)
     finishes = finishing_of(job, count)
     staged = []
-    shapes = stage_shapes(arch, layout, job.lora)
+    shapes = shapes_of(job, arch)
     for s, (shape, order, finish) in enumerate(zip(shapes, orders, finishes, strict=True)):
         buckets = buckets_of(job, shape, sizes)
         units = {c: sharded_units(job, shape, c, prices) for c in range(chunks)} if layout.zero == 3 else {}
