@@ -12,7 +12,7 @@ EXECUTION_TRACE = (
 )
 
 PROFILE = (
-    "this is a profile of PyTorch, which says nothing of what waits for what; `railwright trace compare` reads "
+    "this is a profile of PyTorch, which does not say what waits for what; `railwright trace compare` reads "
     "it, and a replay wants a Chakra trace of every rank (chakra_trace_link and chakra_converter make one of "
     "it and of PyTorch's execution trace)."
 )

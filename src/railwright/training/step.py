@@ -101,7 +101,7 @@ def simulate(
     gpu, fitted = machine.gpu.name, pace_alone(job, machine.gpu).records > 0
     family, framework = family_of(kind_of(arch), gpu, job.dtype), era_of(job).framework
     band = error_band(family, framework, fitted, launch_share(parts, step_time))
-    fast = "" if fitted or job.lora else above_published(arch, machine.gpu, job.dtype, mfu)
+    fast = "" if fitted or job.lora else above_published(arch, machine.gpu, job.dtype, mfu, job.sequence)
     step = StepResult(
         step_time=step_time,
         tokens=tokens,
