@@ -36,6 +36,13 @@ def test_no_layout_can_work() -> None:
         search(job(gpus=6), DENSE, machine(1), Space({"tensor": (3,), "context": (1,)}))
 
 
+def test_one_reason_stops_all() -> None:
+    with pytest.raises(
+        PlanError, match=r"can work; all [\d,]+ are refused because gpus is 16, but the cluster has 8"
+    ):
+        search(job(gpus=16), DENSE, machine(1), Space({"tensor": (1, 2), "context": (1,)}))
+
+
 @pytest.mark.parametrize("share", [0.9, 1e-3])
 def test_what_sends_to_a_search_says_how_to_narrow_it(share: float) -> None:
     """Where something near would fit, and where nothing does."""
