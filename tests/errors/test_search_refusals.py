@@ -31,7 +31,7 @@ schedule: [auto]
 def test_no_layout_can_work() -> None:
     """The constraint that stops most is named, in the training room's words."""
     with pytest.raises(
-        PlanError, match=r"no layout of the space can work; most .* refused because the 16 attention heads"
+        PlanError, match=r"no layout of the space can work; all .* refused because the 16 attention heads"
     ):
         search(job(gpus=6), DENSE, machine(1), Space({"tensor": (3,), "context": (1,)}))
 
