@@ -5,6 +5,8 @@ demand` uses where no study says how a model would run.  Run it after tools/carr
 
 A series is one family, model, number of GPUs and sequence; its fastest layout counts, because nobody trains
 for weeks on a layout that he knows to be slow.  Measured speed and our FLOPs count; published MFU does not.
+Of mixtures of experts the series are written one by one under the names of bundled models: what they reach
+depends on what their kernels reach (training/mixtures.py).
 """
 
 from __future__ import annotations
@@ -20,8 +22,12 @@ from railwright.measure.machines import SERVER_OF_GPU
 from railwright.measure.training import records
 from railwright.measure.training_jobs import DTYPES
 from railwright.measure.training_models import architectures
-from railwright.model import flops_per_token
+from railwright.model import bundled_models, flops_per_token, load_model
+from railwright.model.architecture import Transformer
 from railwright.training.constants import width_of
+
+Mixture = tuple[str, str, int, str]
+"""GPU, bundled model, sequence, dtype."""
 
 TARGET = Path(__file__).parent.parent / "src" / "railwright" / "training" / "data" / "mfu.yaml"
 LEAST_SERIES = 5
@@ -29,9 +35,11 @@ LEAST_GPUS = 8
 HEAD = """\
 # Written by tools/fit_mfu.py from measure/data/training*.csv; do not edit.
 # Model FLOPs (full attention scores) a second over the dense peak, of the fastest layout of each published
-# series (family, model, GPUs, sequence; 8 GPUs and more): 10th, 50th and 90th percentile.  A GPU is here with
-# at least 5 series of its own; the others get all GPUs of their kind of model and width, scaled by what
-# kernels reach on them (training/borrowed.py).  series: how many are of which GPU.
+# series (family, model, GPUs, sequence; 8 GPUs and more).
+# Dense models: 10th, 50th and 90th percentile.  A GPU is here with at least 5 series of its own; the others
+# get all GPUs of their width, scaled by what kernels reach on them (training/borrowed.py).  series: how many
+# are of which GPU.
+# Mixtures of experts: GPU, bundled model, sequence, dtype, and what the median of such series reaches.
 """
 
 
@@ -39,6 +47,7 @@ def main() -> None:
     """Write the table."""
     catalog = load_catalog()
     best: dict[str, dict[tuple[str, ...], float]] = defaultdict(dict)
+    mixtures: dict[str, dict[tuple[str, ...], tuple[float, Mixture]]] = defaultdict(dict)
     for r in records():
         arch = architectures().get(r["model"])
         if arch is None or r["kind"] != "pretrain" or r["dtype"] not in DTYPES or int(r["gpus"]) < LEAST_GPUS:
@@ -54,9 +63,12 @@ def main() -> None:
         dtype = DTYPES[r["dtype"]]
         mfu = speed * flops_per_token(arch, sequence).total / peak_rate(gpu, dtype)
         width = width_of(dtype)
-        kind = "moe" if arch.is_moe else "dense"
         series = (r["gpu"], r["family"], r["model"], r["gpus"], r["seq"])
-        for family in (f"{kind} {r['gpu'].removesuffix('-40')} {width}", f"{kind} {width}"):
+        if arch.is_moe:
+            reached = mfu, (gpu.name, bundled_as(arch), sequence, dtype)
+            mixtures[width][series] = max(reached, mixtures[width].get(series, reached))
+            continue
+        for family in (f"dense {r['gpu'].removesuffix('-40')} {width}", f"dense {width}"):
             best[family][series] = max(mfu, best[family].get(series, 0.0))
     lines = [HEAD]
     for family in sorted(best):
@@ -72,7 +84,28 @@ def main() -> None:
             f'  source: "published steps, {len(values)} series, fastest layout of each '
             f'(measure/data/training*.csv, {family})"\n'
         )
+    for width, found in sorted(mixtures.items()):
+        alike: dict[Mixture, list[float]] = defaultdict(list)
+        for mfu, mixture in found.values():
+            alike[mixture].append(mfu)
+        if len(alike) < LEAST_SERIES:
+            continue
+        lines.append(f"moe {width}:\n")
+        for mixture, shares in sorted(alike.items()):
+            lines.append(f"  - [{', '.join(map(str, mixture))}, {np.median(shares):.3f}]\n")
     TARGET.write_text("".join(lines), encoding="utf-8")
+
+
+def bundled_as(arch: Transformer) -> str:
+    """The bundled model with the same layers, of which the published one may have fewer."""
+    for name in bundled_models():
+        if shape(load_model(name)) == shape(arch):
+            return name
+    raise LookupError(f"no bundled model has the layers of {arch.name}")
+
+
+def shape(arch: Transformer) -> tuple[int, ...]:
+    return (arch.hidden, arch.heads, arch.experts, arch.experts_per_token, arch.expert_ffn or 0)
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ import pytest
 from model_configs import DEEPSEEK, GOOD, saved
 from railwright.errors import RailwrightError, SpecError
 from railwright.model import load_model
+from railwright.model.hf_config import parse_config
 
 
 @pytest.fixture
@@ -235,3 +236,11 @@ def test_a_key_written_twice_is_refused(save, indent):
     path.write_text(json.dumps(GOOD).replace("{", '{"text": {"a": 1, "a": 2},', 1))
     with pytest.raises(SpecError, match=r"config\.json:1:19: text\.a: written twice; .* in line 1"):
         load_model(path)
+
+
+@pytest.mark.parametrize(
+    ("text", "what"), [("null", "null"), ("[]", "a list"), ('"llama"', "a text"), ("7", "a number")]
+)
+def test_json_that_is_no_object_is_told_in_its_own_words(text, what):
+    with pytest.raises(SpecError, match=f"a JSON object is expected, this is {what}"):
+        parse_config(text, "config.json", "x")

@@ -185,6 +185,8 @@ def test_a_window_in_a_family_without_is_noted():
     assert note == "sliding_window: 4096 is not read: 'llama' has no windows."
 
 
-def test_extra_layers_of_a_family_without_are_noted():
-    (note,) = read(num_nextn_predict_layers=1).notes
-    assert "extra layers of multi-token prediction are left out" in note
+@pytest.mark.parametrize("key", ["num_nextn_predict_layers", "num_mtp_modules"])
+def test_extra_layers_of_a_family_without_are_noted(key):
+    (note,) = read(**{key: 3}).notes
+    assert note.startswith(f"{key}: 3 is not read: extra layers of multi-token prediction are left out")
+    assert read(**{key: 3, "use_mtp": False}).notes == ()

@@ -31,9 +31,16 @@ schedule: [auto]
 def test_no_layout_can_work() -> None:
     """The constraint that stops most is named, in the training room's words."""
     with pytest.raises(
-        PlanError, match=r"no layout of the space can work; most .* refused because the 16 attention heads"
+        PlanError, match=r"no layout of the space can work; all .* refused because the 16 attention heads"
     ):
         search(job(gpus=6), DENSE, machine(1), Space({"tensor": (3,), "context": (1,)}))
+
+
+def test_one_reason_stops_all() -> None:
+    with pytest.raises(
+        PlanError, match=r"can work; all [\d,]+ are refused because gpus is 16, but the cluster has 8"
+    ):
+        search(job(gpus=16), DENSE, machine(1), Space({"tensor": (1, 2), "context": (1,)}))
 
 
 @pytest.mark.parametrize("share", [0.9, 1e-3])

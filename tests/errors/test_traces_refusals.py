@@ -49,6 +49,32 @@ def test_a_profile_that_is_none(tmp_path: Path, text: str, place: str, says: str
     assert says in str(caught.value)
 
 
+def test_a_folder_of_profiles(tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match="a folder; name the profiles in it"):
+        read(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ('{"schema": "1.1.1-chakra.0.0.4", "pid": 1, "nodes": []}', "PyTorch's own execution trace"),
+        # PyTorch 2.13 begins its profiles with a blank.
+        (" " + HEAD + EVENT + "]}", "a profile of PyTorch"),
+    ],
+)
+def test_files_of_pytorch_where_a_chakra_trace_is_wanted(tmp_path: Path, text: str, says: str) -> None:
+    (tmp_path / "rank_0.json").write_text(text)
+    with pytest.raises(SpecError, match=f"rank_0.json: this is {says}"):
+        load(tmp_path, 8)
+
+
+def test_an_execution_trace_where_a_profile_is_wanted(tmp_path: Path) -> None:
+    file = tmp_path / "trace.json"
+    file.write_text('{"schema": "1.1.1-chakra.0.0.4", "pid": 1, "nodes": [{}')
+    with pytest.raises(SpecError, match="PyTorch's own execution trace, which has no times"):
+        read(file)
+
+
 def test_a_truncated_gzip_profile(tmp_path: Path) -> None:
     import gzip
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import replace
+from math import log
 from pathlib import Path
+from statistics import median
 
 import pytest
 from typer.testing import CliRunner
@@ -23,7 +25,9 @@ from railwright.study.evaluate import Workshop
 from railwright.study.rooms import money
 from railwright.training import simulate
 from railwright.training.borrowed import kernel_share, kernels_over
+from railwright.training.constants import width_of
 from railwright.training.demand import Equipment, Run, demand, usual_server
+from railwright.training.mixtures import LEAST_MODELS, kept
 from railwright.training.throughput import (
     Range,
     Throughput,
@@ -142,6 +146,67 @@ def test_a_gpu_without_series_of_its_own_gets_all_of_its_kind() -> None:
     gpu, _ = parts("b200-sxm")
     assert "dense 16-bit" in published_pace(DENSE, gpu, "bf16").source
     assert "dense H100 16-bit" in published_pace(DENSE, parts("h100-sxm")[0], "bf16").source
+
+
+def test_a_mixture_follows_its_own_kernels() -> None:
+    """Of one GPU, two mixtures keep as much of what their kernels reach, and narrow experts reach less."""
+    gpu, _ = parts("h100-sxm")
+    wide, narrow = (load_model(name) for name in ("grok-1", "qwen3-30b-a3b"))
+    keeps = kept("h100-sxm", "bf16")
+    assert keeps is not None
+    for arch in (wide, narrow):
+        reach = kernel_share(arch, 4096, gpu, "bf16") * peak_rate(gpu, "bf16")
+        assert published_pace(arch, gpu, "bf16").flops.middle == pytest.approx(keeps.middle * reach)
+    assert kernel_share(narrow, 4096, gpu, "bf16") < 0.8 * kernel_share(wide, 4096, gpu, "bf16")
+
+
+def test_a_model_has_one_vote_on_a_gpu() -> None:
+    """However many series of it are published: Grok-1 has nine on H100, and does not decide for all."""
+    keeps = kept("h100-sxm", "bf16")
+    assert keeps is not None
+    assert not keeps.own
+    assert len(keeps.models) >= LEAST_MODELS
+    assert {"H100", "GB200"} < set(keeps.gpus)
+    own = kept("gb200", "fp8")
+    assert own is not None
+    assert own.gpus == ("GB200",)
+    assert kept("h100-sxm", "nvfp4") is None
+    assert keeps.low < keeps.middle < keeps.high
+
+
+@pytest.mark.parametrize(("dtype", "error", "of_peak"), [("bf16", 0.24, 0.45), ("fp8", 0.23, 0.31)])
+def test_published_mixtures_left_out_in_turn(dtype: str, error: float, of_peak: float) -> None:
+    """The figures of training/mixtures.py: what kernels reach says more of a mixture than others' shares."""
+    rows = read_data("training", "mfu.yaml")[f"moe {width_of(dtype)}"]
+    gpus = load_catalog().gpus
+    of_kernels = [
+        (gpu, model, mfu, mfu / kernel_share(load_model(model), sequence, gpus[gpu], own))
+        for gpu, model, sequence, own, mfu in rows
+    ]
+
+    def off(column: int) -> float:
+        errors = []
+        for gpu, model, *shares in of_kernels:
+            others = [row for row in of_kernels if row[1] != model]
+            same = [row for row in others if row[0] == gpu]
+            near = same if len(same) >= LEAST_MODELS - 1 else others
+            middle = median(float(row[column]) for row in near)
+            errors.append(abs(log(middle / shares[column - 2])))
+        return sum(errors) / len(errors)
+
+    assert off(3) < error
+    assert off(3) < 0.8 * off(2)
+    assert off(2) > 0.8 * of_peak
+
+
+def test_a_fast_mixture_is_held_against_its_kernels() -> None:
+    gpu, _ = parts("h100-sxm")
+    arch = load_model("qwen3-30b-a3b")
+    most = published_pace(arch, gpu, "bf16").flops.high / peak_rate(gpu, "bf16")
+    assert above_published(arch, gpu, "bf16", 0.99 * most) == ""
+    told = above_published(arch, gpu, "bf16", 1.1 * most)
+    assert "mixtures of experts on any GPU in 16-bit keep of the pace of their kernels" in told
+    assert f"which here is {most:.0%}" in told
 
 
 def test_kernels_of_a_gpu_over_its_own_are_one() -> None:

@@ -61,7 +61,7 @@ def parse_config(text: str, file: str, name: str) -> Transformer:
     config = read_json(text, file, "Hugging Face config.json")
     if not isinstance(config, dict):
         raise SpecError(
-            [Mistake(file, 0, 0, "", f"a JSON object is expected, this is a {type(config).__name__}.")]
+            [Mistake(file, 0, 0, "", f"a JSON object is expected, this is {_other_than_object(config)}.")]
         )
     whole = Keys(config, file)
     _refuse(whole)
@@ -74,6 +74,13 @@ def parse_config(text: str, file: str, name: str) -> Transformer:
     keys.check(arch)
     arch = replace(arch, notes=notes_of(keys, whole), details=details_of(keys, arch))
     return replace(arch, source=f"{arch.source}: {left_out}") if left_out else arch
+
+
+def _other_than_object(value: object) -> str:
+    """What JSON that is no object is, in its own words."""
+    if value is None or isinstance(value, bool):
+        return json.dumps(value)
+    return "a list" if isinstance(value, list) else "a text" if isinstance(value, str) else "a number"
 
 
 def _yarn(keys: Keys) -> bool:

@@ -28,7 +28,7 @@ _SHARED = (
     *("n_shared_experts", "num_shared_experts", "num_shared_expert", "moe_num_shared_experts"),
     *("shared_expert_intermediate_size", "shared_intermediate_size"),
 )
-_EXTRA = ("num_nextn_predict_layers", "num_mtp_layers", "mtp_num_hidden_layers")
+_EXTRA = ("num_nextn_predict_layers", "num_mtp_layers", "mtp_num_hidden_layers", "num_mtp_modules")
 _ACTIVATIONS = ("hidden_act", "hidden_activation", "activation_function")
 
 ACTIVATIONS = (
@@ -146,6 +146,8 @@ def _windows(keys: Keys) -> tuple[str, ...]:
 
 
 def _extra_layers(keys: Keys) -> tuple[str, ...]:
+    if keys.raw("use_mtp") is False:
+        return ()
     return tuple(
         f"{key}: {value} is not read: extra layers of multi-token prediction are left out of "
         f"'{keys.raw('model_type')}'."

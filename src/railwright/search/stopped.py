@@ -17,7 +17,9 @@ def none_can_work(job: TrainingJob, refused: Sequence[Refusal]) -> str:
     why = "its axes leave nothing to try; give them more values."
     if refused:
         total = sum(one.layouts for one in refused)
-        why = f"most ({refused[0].layouts:,} of {total:,}) are refused because {refused[0].example}"
+        most = refused[0].layouts
+        share = f"most ({most:,} of {total:,})" if most < total else f"all {total:,}"
+        why = f"{share} are refused because {refused[0].example}"
     return f"{job.name}: no layout of the space can work; {why}"
 
 

@@ -17,7 +17,7 @@ from typing import Any
 from railwright.export.protobuf import BYTES, Malformed, Value, fields, frames, signed, unpacked, zigzag
 from railwright.traces import chakra
 from railwright.traces.reading import Unreadable, content, value_at, whole
-from railwright.traces.refusal import wrong
+from railwright.traces.refusal import EXECUTION_TRACE, PROFILE, wrong
 
 _SIGNED, _ZIGZAG, _PLAIN = (7, 9), (15, 17), (11, 13, 27)
 """Fields of AttributeProto that hold an int32 or int64, a sint32 or sint64, a uint32, uint64 or bool."""
@@ -141,7 +141,7 @@ def jsonized(file: Path) -> Iterator[Raw]:
         text = content(file).decode()
     except UnicodeDecodeError as error:
         raise wrong(file, f"byte {error.start}", "no text in UTF-8.") from None
-    at, place = 0, 0
+    at, place = _behind_blanks(text, 0), 0
     while at < len(text):
         try:
             message, end = value_at(text, at)
@@ -149,22 +149,23 @@ def jsonized(file: Path) -> Iterator[Raw]:
             raise wrong(file, f"character {at}", f"no Chakra trace: {error}.") from None
         except json.JSONDecodeError as error:
             raise wrong(file, f"character {error.pos}", f"no JSON, or cut off: {error.msg}.") from None
-        if isinstance(message, dict) and "schema" in message and "nodes" in message:
-            raise wrong(
-                file,
-                "",
-                "this is PyTorch's own execution trace; make a Chakra trace of it and of the "
-                "profile of the same step with chakra_trace_link and chakra_converter.",
-            )
+        if isinstance(message, dict) and {"schema", "nodes"} <= message.keys():
+            raise wrong(file, "", EXECUTION_TRACE)
+        if isinstance(message, dict) and "traceEvents" in message:
+            raise wrong(file, "", PROFILE)
         if not isinstance(message, dict) or (not place and not isinstance(message.get("version"), str)):
             raise wrong(file, f"character {at}", "no Chakra trace: its first object says no version.")
         yield _from_json(file, message, at) if place else _json_head(file, message)
         place += 1
-        at = end
-        while at < len(text) and text[at].isspace():
-            at += 1
+        at = _behind_blanks(text, end)
     if not place:
         raise wrong(file, "character 0", "the file is empty.")
+
+
+def _behind_blanks(text: str, at: int) -> int:
+    while at < len(text) and text[at].isspace():
+        at += 1
+    return at
 
 
 def _json_head(file: Path, message: dict[str, Any]) -> Raw:

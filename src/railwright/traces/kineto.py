@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from railwright.traces.reading import Unreadable, finite, value_at
-from railwright.traces.refusal import wrong
+from railwright.traces.refusal import EXECUTION_TRACE, wrong
 from railwright.units import number
 
 CHUNK = 1 << 20
@@ -98,6 +98,8 @@ def read(file: str | Path) -> Profile:
     Raises SpecError, naming file and character, where it is cut off, damaged or no such trace.
     """
     path = Path(file)
+    if path.is_dir():
+        raise wrong(path, "", "a folder; name the profiles in it, one of each rank.")
     head: dict[str, Any] = {}
     kept = _launched(_events(path, head))
     on_gpu = any(span.category in DEVICE for span in kept)
@@ -204,6 +206,8 @@ def _events(path: Path, head: dict[str, Any]) -> Iterator[dict[str, Any]]:
         if text.peek() != ":":
             raise text.wrong("no ':' behind a name")
         text.skip()
+        if key == "nodes" and "schema" in head:
+            raise wrong(path, "", EXECUTION_TRACE)
         if key == "traceEvents" and text.peek() == "[":
             found = True
             yield from _listed(text)

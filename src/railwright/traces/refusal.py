@@ -6,6 +6,17 @@ from pathlib import Path
 
 from railwright.errors import Mistake, PlanError, SpecError
 
+EXECUTION_TRACE = (
+    "this is PyTorch's own execution trace, which has no times; make a Chakra trace of it and of the profile "
+    "of the same step with chakra_trace_link and chakra_converter, for `railwright trace replay`."
+)
+
+PROFILE = (
+    "this is a profile of PyTorch, which does not say what waits for what; `railwright trace compare` reads "
+    "it, and a replay wants a Chakra trace of every rank (chakra_trace_link and chakra_converter make one of "
+    "it and of PyTorch's execution trace)."
+)
+
 
 def wrong(file: str | Path, place: str, message: str) -> SpecError:
     """The error to raise; `place` is 'byte 12', 'line 3', or '' for the whole file.

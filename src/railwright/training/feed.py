@@ -39,8 +39,8 @@ LONGEST = 100 * 365 * 24 * 3600.0
 
 HIDEABLE = 10.0
 """Times as long as a step's model FLOPs at the peak of its GPUs that loading may take before it is told
-without a predicted step: of every family nine of ten published steps reach more than a tenth of the peak
-(training/data/mfu.yaml, `low`; 10.8 % the least), and so would wait."""
+without a predicted step: published steps reach more than a tenth of the peak (training/data/mfu.yaml; 10.8 %
+the least there), and so would wait."""
 
 
 def feed_of(job: TrainingJob, arch: Transformer, groups: Groups) -> Feed:

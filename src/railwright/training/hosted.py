@@ -83,5 +83,5 @@ def unoffered(framework: str, layout: Layout, copies: int) -> list[str]:
         if "weights" in away and layout.zero != 3:
             found.append("weights offloaded that are not sharded")
         if away == ("optimizer",):
-            found.append("an optimizer offloaded without its weights")
+            found.append("optimizer offloaded without its weights")
     return found

@@ -132,7 +132,7 @@ def _expected(
     gpu, fitted = machine.gpu, pace_alone(job, machine.gpu).records > 0
     family = family_of(kind_of(arch), gpu.name, job.dtype)
     band = error_band(family, era_of(job).framework, fitted, launches)
-    fast = "" if fitted or job.lora else above_published(arch, gpu, job.dtype, mfu)
+    fast = "" if fitted or job.lora else above_published(arch, gpu, job.dtype, mfu, job.sequence)
     return band, (fast,) if fast else ()
 
 

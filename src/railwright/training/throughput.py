@@ -14,6 +14,7 @@ from railwright.shipped import read_data
 from railwright.training.borrowed import kernel_share, kernels_over
 from railwright.training.constants import MEASURED, error_band, family_of, model_of, width_of
 from railwright.training.formats import job_peak
+from railwright.training.mixtures import kept
 from railwright.training.result import StepResult
 from railwright.units import number
 
@@ -68,69 +69,95 @@ def predicted_pace(step: StepResult, gpus: int) -> Throughput:
 
 def published_pace(arch: Transformer, gpu: Gpu, dtype: str, sequence: int = SEQUENCE) -> Throughput:
     """What published runs of this kind of model reach on this GPU; where it has too few, what they reach on
-    all GPUs, times what this one's isolated kernels reach of its peak over theirs.
+    all GPUs, times what this one's isolated kernels reach of its peak over theirs.  Of a mixture of experts:
+    what its isolated kernels reach, times what published mixtures keep of theirs (`mixtures`).
 
     sequence  of the kernels [token]
 
-    The source says which of the two.  A GPU that no published step ran on has the error band of our steps on
+    The source says which of these.  A GPU that no published step ran on has the error band of our steps on
     top of the range, and none is faster than its kernels alone.
     Source: training/data/mfu.yaml (tools/fit_mfu.py), 10th, 50th and 90th percentile of the fastest layouts.
     Raises PlanError for a width of products that no published run has.
     """
     family = family_of("moe" if arch.is_moe else "dense", gpu.name, dtype)
-    kind, width = family.split()[0], width_of(dtype)
-    table, peak = _mfu(), job_peak(gpu, dtype)
-    own = table.get(family)
-    row = own or table.get(f"{kind} {width}")
-    if row is None:
+    kind, width, peak = family.split()[0], width_of(dtype), job_peak(gpu, dtype)
+    steps = kept(gpu.name, dtype) if arch.is_moe else None
+    own = steps.own if steps else family in _mfu()
+    row = None if arch.is_moe else _mfu().get(family) or _mfu().get(f"{kind} {width}")
+    if steps:
+        over, share, source = kernel_share(arch, sequence, gpu, dtype), Range(*steps[:3]), steps.source
+        source += f", of which {arch.name} reaches {over:.0%} of the dense peak here"
+    elif row:
+        over = 1.0 if own else kernels_over(arch, sequence, gpu, dtype, row["series"])
+        share, source = Range(float(row["low"]), float(row["middle"]), float(row["high"])), str(row["source"])
+        source = source if own else _scaled(over, source)
+    else:
         raise PlanError(
             f"No published runs of {kind} models in {width} to take a utilisation from; "
             "give a study with a layout instead, whose step is predicted."
         )
-    share = Range(float(row["low"]), float(row["middle"]), float(row["high"]))
     if own:
-        return Throughput(share.times(peak), str(row["source"]))
-    over = kernels_over(arch, sequence, gpu, dtype, row["series"])
+        return Throughput(share.times(over * peak), source)
     low, middle, high = share.times(over).ends
     if model_of(gpu.name) not in MEASURED:
         band = error_band(family, "")
         low, high = low / band.high, high / band.low
     most = kernel_share(arch, sequence, gpu, dtype)
     reached = Range(*(min(one, most) for one in (low, middle, high)))
-    return Throughput(reached.times(peak), _borrowed(row, family, gpu, over))
+    return Throughput(reached.times(peak), _borrowed(family, gpu, source))
 
 
-def above_published(arch: Transformer, gpu: Gpu, dtype: str, mfu: float) -> str:
+def above_published(arch: Transformer, gpu: Gpu, dtype: str, mfu: float, sequence: int = SEQUENCE) -> str:
     """What is to be said of a step that no record of its software stands behind, where it reaches more of the
-    dense peak than nine of ten published steps on that GPU; '' where it does not or too few are known."""
+    dense peak than nine of ten published steps on that GPU; '' where it does not or too few are known.
+
+    A mixture of experts is held against what published ones keep of the pace of their kernels, on all GPUs
+    where this one has too few.
+    """
     family = family_of("moe" if arch.is_moe else "dense", gpu.name, dtype)
-    row = _mfu().get(family)
-    if row is None or mfu <= float(row["high"]):
-        return ""
     kind, name, width = family.split()
-    high, middle, series = float(row["high"]), float(row["middle"]), sum(row["series"].values())
+    if arch.is_moe:
+        steps = kept(gpu.name, dtype)
+        if steps is None:
+            return ""
+        share = kernel_share(arch, sequence, gpu, dtype)
+        high, middle = steps.high * share, steps.middle * share
+        where = f"on {name}" if steps.own else "on any GPU"
+        those = f"published mixtures of experts {where} in {width} keep of the pace of their kernels alone"
+        others = f"which here is {high:.0%}; half of {number(len(steps.models), 'model')} {middle:.0%}"
+    elif row := _mfu().get(family):
+        high, middle, series = float(row["high"]), float(row["middle"]), sum(row["series"].values())
+        those = f"published series of {kind} models on {name} in {width} reach"
+        others = f"{high:.0%}; half of {series} reach {middle:.0%}"
+    else:
+        return ""
+    if mfu <= high:
+        return ""
     return (
-        f"its {mfu:.0%} of the dense peak is more than nine of ten published series of {kind} models on "
-        f"{name} in {width} reach ({high:.0%}; half of {series} reach {middle:.0%}), and no record of this "
+        f"its {mfu:.0%} of the dense peak is more than nine of ten {those} ({others}), and no record of this "
         f"software on {gpu.name} stands behind it: measure a step before you plan with it."
     )
 
 
-def _borrowed(row: dict[str, Any], family: str, gpu: Gpu, over: float) -> str:
-    """The source of a share of the peak that other GPUs reached, for a GPU without one of its own.
+def _scaled(over: float, source: str) -> str:
+    """The source of a share of the peak that other GPUs reached.
 
-    over  what its kernels reach of its peak over theirs
+    over  what this one's kernels reach of its peak over theirs
     """
+    return (
+        f"the share of its dense peak is what other GPUs ({MEASURED[0]} to {MEASURED[-1]}) reached, times "
+        f"{over:.2f}, what its kernels alone reach of it over theirs; {source}"
+    )
+
+
+def _borrowed(family: str, gpu: Gpu, source: str) -> str:
+    """The source of a pace, for a GPU with too few published steps of its own."""
     kind, name, width = family.split()
     known = name in MEASURED
     lacks = "too few published steps" if known else "no published step"
     error = "" if known else "; the error of our steps widens the range"
     links = "" if gpu.scale_up_bandwidth else "; without links between its GPUs its own may be lower still"
-    return (
-        f"{lacks} of its own ({kind}, {width}); the share of its dense peak is what other GPUs "
-        f"({MEASURED[0]} to {MEASURED[-1]}) reached, times {over:.2f}, what its kernels alone reach of "
-        f"it over theirs{error}{links}; {row['source']}"
-    )
+    return f"{lacks} of its own ({kind}, {width}); {source}{error}{links}"
 
 
 def _around(flops: float, low: float, high: float) -> Range:
