@@ -50,8 +50,8 @@ def test_a_group_that_ends_a_pass_alone_waits_for_none() -> None:
     assert pass_wait(1, 8, 2.0, 1e-2) == 0.0
 
 
-@pytest.mark.parametrize("deviation", [0.0, 1e-4, 1e-3, 1e-2])
-@pytest.mark.parametrize("seconds", [1e-3, 0.1, 1.0])
+@pytest.mark.parametrize("deviation", [0.0, 1e-4, 1e-3, 1e-2, 1.0])
+@pytest.mark.parametrize("seconds", [1e-3, 0.1, 1.0, 100.0])
 def test_more_groups_never_wait_less(seconds: float, deviation: float) -> None:
     waits = [pass_wait(groups, 4, seconds, deviation) for groups in (1, 2, 3, 8, 64, 512, 4096, 32768)]
     assert waits == sorted(waits)
@@ -92,3 +92,11 @@ def test_many_detours_lengthen_a_pass_by_the_logarithm_of_their_number() -> None
     assert pass_wait(40_000, 1, 0.1, 0.0) == pytest.approx(
         lost * sum(1 / k for k in range(1, round(40_000 * 0.1 * rate) + 1)), rel=0.01
     )
+
+
+def test_the_wait_has_no_jump_where_its_formula_changes() -> None:
+    # deviations at which the series of the complementary error function takes over, and far beyond
+    deviations = np.geomspace(1e-5, 1.0, 4000)
+    waits = np.array([pass_wait(64, 4, 0.2, one) for one in deviations])
+    assert (np.diff(waits) > 0).all()
+    assert np.diff(np.log(waits)).max() < 1.1 * np.log(deviations[1] / deviations[0])

@@ -1,4 +1,4 @@
-"""What makes passes of a traced job differ: the work in them, which all stages share, and the GPUs themselves.
+"""What makes passes of a traced job differ: the work in them, which all stages share, and GPUs themselves.
 
 ByteDance-Seed/StragglerAnalysis, trace AR (data/stragglers/microbatch_times.csv: six of the 44 steps that the
 constants are from): a microbatch runs on four stages, each a group of GPUs of its own.
