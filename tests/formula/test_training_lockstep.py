@@ -11,9 +11,9 @@ from railwright.spec.training import Layout, TrainingJob
 from railwright.training import simulate
 from railwright.training.constants import constant
 from railwright.training.lanes import Task, run
-from railwright.training.lockstep import MAXIMA, WAIT, amax_over, in_step, pass_wait, without_waits
+from railwright.training.lockstep import MAXIMA, WAIT, amax_over, in_step, without_waits
 from railwright.training.sizes import Sizes
-from railwright.training.stragglers import largest_normal
+from railwright.training.stragglers import pass_wait
 from training_cases import DENSE, MOE, job, machine
 
 SIZES = Sizes(tensor=2, context=1, data=16, pipeline=4, expert=1, expert_tensor=2, shard=16)
@@ -21,25 +21,6 @@ SIZES = Sizes(tensor=2, context=1, data=16, pipeline=4, expert=1, expert_tensor=
 
 def fp8(**changes: object) -> TrainingJob:
     return job(batch=32).model_copy(update={"dtype": "fp8", "software": "nemo-2024", **changes})
-
-
-def test_one_group_waits_for_none() -> None:
-    assert pass_wait(1, "forward") == pass_wait(1, "backward") == 0.0
-
-
-@pytest.mark.parametrize(("way", "low", "high"), [("forward", 0.0130, 0.0155), ("backward", 0.0205, 0.0242)])
-def test_the_slowest_of_four_groups_waits_as_in_the_trace(way: str, low: float, high: float) -> None:
-    # the three healthy stages of the trace: 1.013 to 1.015 forward, 1.021 to 1.024 backward, measured as the
-    # mean of the largest of 4, which the constants (standard deviations) were not taken from
-    assert low < pass_wait(4, way) < high  # type: ignore[arg-type]
-
-
-def test_the_wait_grows_with_the_groups_by_the_largest_normal() -> None:
-    for few, many in ((4, 64), (8, 512)):
-        grown = pass_wait(many, "forward") - pass_wait(few, "forward")
-        assert grown == pytest.approx(
-            constant("pass_spread_forward") * (largest_normal(many)[0] - largest_normal(few)[0])
-        )
 
 
 def test_who_keeps_step() -> None:
@@ -116,7 +97,8 @@ def test_a_step_pays_one_agreement_for_every_pass() -> None:
     ]
     wait, agree = lockstep.after(tasks, 2, "backward")
     assert (wait.name, agree.name) == (WAIT, MAXIMA)
-    assert wait.duration == pytest.approx(4e-3 * pass_wait(groups.sizes.replicas, "backward"))
+    ranks = groups.sizes.replicas, groups.sizes.tensor
+    assert wait.duration == pytest.approx(pass_wait(*ranks, 4e-3, 4e-3 * constant("pass_spread")))
     assert agree.duration == pytest.approx(20e-6, rel=0.01)
     assert agree.size == 2 * 4 * 2 * 4  # 2 layers of 4 products with 2 gradients each, fp32
     assert set(wait.after) == {1, 2}

@@ -80,7 +80,7 @@ def test_a_gpu_without_published_steps_is_called_so() -> None:
 
 
 def test_the_wait_for_the_slowest_is_told_as_a_share_of_the_step() -> None:
-    """16 GPUs wait 1.8 standard deviations of 0.8 %: 1.4 % of the kernels, and at most so much of a step."""
+    """16 GPUs wait 1.8 standard deviations of 0.5 %: 0.8 % of the kernels, and at most so much of a step."""
     asked = study()
     machine = Workshop.of(asked).machine(asked)
     part = 1 - seconds(asked, pace=pace_alone(asked.jobs[0], machine.gpu)) / seconds(asked)

@@ -1,10 +1,16 @@
 """Ranks that keep step pass by pass: they end every pass with the slowest of them.
 
-What a GPU needs for a pass varies from pass to pass, by 1.5 % forward and 2.1 % backward between
-tensor-parallel groups that compute different tokens in the same microbatch.  Over a step that averages out
-where ranks meet only when gradients are reduced.  Where they meet in every pass it does not: under ZeRO-3
-(parameters are gathered layer by layer, unless a pipeline keeps them), in groups that exchange tokens
-between experts or blocks of a sequence, and under fp8 with delayed scaling.
+What a GPU needs for the same pass varies: by 0.2 % from pass to pass between tensor-parallel groups, and by
+milliseconds in rare detours (`stragglers.pass_wait`).  Over a step that averages out where ranks meet only
+when gradients are reduced.  Where they meet in every pass it does not: under ZeRO-3 (parameters are gathered
+layer by layer, unless a pipeline keeps them), in groups that exchange tokens between experts or blocks of a
+sequence, and under fp8 with delayed scaling.
+
+Every rank is taken to have the same work.  Where attention stays inside documents of different lengths it has
+not: microbatches of the traced job differ by 1.5 % forward and 2.1 % backward, on all stages alike, those of
+another by half.  Ranks that meet within a pass (experts' all-to-alls, gathers in the open) meet at its end
+once all the same, which is the least that they wait; ranks whose gathers are hidden are apart by less than a
+pass at its end and wait a little less.
 
 There Transformer Engine gathers the absolute maxima ("amax") of a pass in one small tensor and all-reduces it
 with MAX when the outermost fp8 region ends, forward, and when its first module has its gradients, backward;
@@ -14,7 +20,7 @@ and grows with the job; passes of one layer (deep interleaving) feel it most.
 Sources: Transformer Engine, pytorch/fp8.py, FP8GlobalStateManager.reduce_and_update_fp8_tensors; Megatron-LM,
 core/transformer/transformer_block.py and parallel_state.py, get_amax_reduction_group; JAX: flax,
 linen/fp8_ops.py, compute_amax_history (the maximum of a global array: all devices that hold a part of it);
-spreads: training/data/constants.yaml, pass_spread_*.
+spreads: training/data/constants.yaml, pass_spread and detour_*.
 """
 
 from __future__ import annotations
@@ -29,7 +35,7 @@ from railwright.training.eras import era_of
 from railwright.training.lanes import Task, is_ahead
 from railwright.training.placement import GroupKind
 from railwright.training.sizes import Sizes
-from railwright.training.stragglers import largest_normal
+from railwright.training.stragglers import pass_wait
 
 Way = Literal["forward", "backward"]
 
@@ -69,17 +75,11 @@ def in_step(job: TrainingJob, sizes: Sizes) -> int:
     return lcm(*blocks) // sizes.tensor
 
 
-def pass_wait(groups: int, way: Way) -> float:
-    """Time the slowest of `groups` needs beyond the mean, over the mean: the largest of normal times."""
-    return constant(f"pass_spread_{way}") * largest_normal(groups)[0] if groups > 1 else 0.0
-
-
 class Lockstep:
     """What follows each pass of a job: the wait for the slowest rank, and the agreement on maxima."""
 
     def __init__(self, job: TrainingJob, prices: Prices) -> None:
-        groups = in_step(job, prices.groups.sizes)
-        self.wait: dict[Way, float] = {way: pass_wait(groups, way) for way in ENTRIES}
+        self.groups, self.gpus = in_step(job, prices.groups.sizes), prices.groups.sizes.tensor
         self.prices, self.kind = prices, GROUPS.get(amax_over(job))
 
     def after(self, tasks: list[Task], layers: int, way: Way) -> list[Task]:
@@ -87,7 +87,7 @@ class Lockstep:
         found: list[Task] = []
         layer = layers if way == "forward" else -1
         compute = sum(task.duration for task in tasks if task.lane == "compute" and task.name != WAIT)
-        if wait := self.wait[way] * compute:
+        if wait := self._wait(compute):
             found.append(Task("compute", WAIT, WAIT, wait, _ends(tasks), layer))
         if self.kind is not None and layers:
             size = 4.0 * PRODUCTS * ENTRIES[way] * layers
@@ -106,13 +106,18 @@ class Lockstep:
             if task.lane == "compute":
                 seconds[is_ahead(task.layer)] += task.duration
         found: list[Task] = []
-        if wait := hypot(self.wait["forward"] * seconds[True], self.wait["backward"] * seconds[False]):
+        if wait := self._wait(*seconds.values()):
             found.append(Task("compute", WAIT, WAIT, wait, _ends(tasks), -1))
         if self.kind is not None and ahead + back:
             size = 4.0 * PRODUCTS * (ENTRIES["forward"] * ahead + ENTRIES["backward"] * back)
             if spent := self.prices.time("tp", MAXIMA, "all_reduce", size, self.kind):
                 found.append(Task("tp", MAXIMA, "all_reduce", spent, _ends([*tasks, *found]), -1, size))
         return found
+
+    def _wait(self, *passes: float) -> float:
+        """For the slowest of the ranks, behind passes of so many seconds that end together. [s]"""
+        deviation = constant("pass_spread") * hypot(*passes)
+        return pass_wait(self.groups, self.gpus, sum(passes), deviation)
 
 
 def _ends(tasks: list[Task]) -> tuple[int, ...]:
