@@ -61,17 +61,24 @@ class Blocks:
         self.behind_shared = hides_behind_shared(job, arch)
         self.widths = latent_widths(arch, self.sp)
         self.joined = arch.parallel_blocks
+        self.drops = not era_of(job).repeats and arch.norms_per_layer <= 2
         self.beside = job.overlap.tp or (era_of(job).async_linear and not job.launch_blocking)
 
     def forward(self, chain: Chain, kind: Layer, again: str = "") -> None:
-        """A whole layer; `again` is what the names of its tasks begin with where it is computed again."""
+        """A whole layer; `again` is what the names of its tasks begin with where it is computed again.
+
+        Only a sum reads what its last product makes, so that software that computes again what the backward
+        pass reads leaves that out, and its reduction (`Era.repeats`); but an output norm reads it.
+        """
         attention, rest = sections(self.layers[kind])
         mixer = MIXERS[PARTS[kind].mixer]
         name, label = f"{again}{mixer}", "recompute" if again else mixer
+        drops, joined = bool(again) and self.drops, self._joined(kind)
         if attention:
-            self._block_forward(chain, name, label, attention, reduced=not self._joined(kind))
+            unread = drops and (joined or not rest)
+            self._block_forward(chain, name, label, attention, not joined, unread)
         if rest:
-            self._second_forward(chain, kind, again, rest)
+            self._second_forward(chain, kind, again, rest, unread=drops)
 
     def again(self, chain: Chain, kind: Layer) -> None:
         """What selective recomputation runs of a layer before its backward pass."""
@@ -105,11 +112,17 @@ class Blocks:
         return self.joined and PARTS[kind].mlp == "dense"
 
     def _second_forward(
-        self, chain: Chain, kind: Layer, again: str, rest: list[Cost], reduced: bool = True
+        self,
+        chain: Chain,
+        kind: Layer,
+        again: str,
+        rest: list[Cost],
+        reduced: bool = True,
+        unread: bool = False,
     ) -> None:
-        """MLP or experts; `reduced` says whether an MLP's output is."""
+        """MLP or experts; `reduced` says whether an MLP's output is, `unread` that it is not even made."""
         if PARTS[kind].mlp == "dense":
-            self._block_forward(chain, f"{again}mlp", "recompute" if again else "mlp", rest, reduced)
+            self._block_forward(chain, f"{again}mlp", "recompute" if again else "mlp", rest, reduced, unread)
             return
         route, experts, shared, after = expert_sections(rest)
         label = "recompute" if again else "experts"
@@ -167,11 +180,18 @@ class Blocks:
         return seconds(first), seconds(last)
 
     def _block_forward(
-        self, chain: Chain, name: str, kind: str, found: list[Cost], reduced: bool = True
+        self,
+        chain: Chain,
+        name: str,
+        kind: str,
+        found: list[Cost],
+        reduced: bool = True,
+        unread: bool = False,
     ) -> None:
         """Norm, gather, column-parallel product, …, row-parallel product, reduce, residual.
 
         reduced  whether its output is, and not added to what is reduced later
+        unread   all but the last product, whose output nobody reads
         """
         pre, first, middle, last, post = products(found)
         columns, middle = columns_of(pre, first, middle, self.widths)
@@ -184,6 +204,8 @@ class Blocks:
         if core:
             self._mix(chain, name, kind, core, sum(c.forward for c in core))
         self.compute(chain, name, kind, sum(c.forward for c in behind))
+        if unread:
+            return
         comm = self.exchange.reduction() if reduced else NOTHING
         if self.job.overlap.tp:
             chain.reduce_out_of(comm, name, kind, last.forward, self.tp)
