@@ -131,6 +131,23 @@ def test_a_compiler_drops_what_the_backward_pass_does_not_read() -> None:
     assert runs(again("mlp", **one), DENSE, "mlp up") == 2
 
 
+@pytest.mark.parametrize("software", ["fsdp-2024", "fsdp-2025", "xla-2025"])
+def test_a_whole_layer_runs_again_but_for_what_only_a_sum_reads(software: str) -> None:
+    cut = {"tensor": 4, "sequence_parallel": True, "software": software}
+    whole, plain = (counts(again(**cut, recompute=how), DENSE) for how in ("full", "none"))
+    each = LAYERS * MICROBATCHES
+    assert whole["tp reduce-scatter"] - plain["tp reduce-scatter"] == each  # attention's, not the MLP's
+    assert whole["tp all-gather"] - plain["tp all-gather"] == 2 * each
+    one = {"batch": 32 * MICROBATCHES, "software": software, "recompute": "full"}
+    for name, times in {"output projection": 2, "mlp up": 2, "mlp activation": 2, "mlp down": 1}.items():
+        assert runs(again(**one), DENSE, name) == times
+    normed = replace(DENSE, norms_per_layer=4)  # the norm behind it reads it
+    assert runs(again(**one), normed, "mlp down") == 2
+    joined = replace(DENSE, parallel_blocks=True)
+    assert runs(again(**one), joined, "output projection") == 1
+    assert runs(again(**one | {"software": "megatron-2025"}), DENSE, "mlp down") == 2
+
+
 def test_adapters_run_again_with_their_products() -> None:
     one = {"batch": 32 * MICROBATCHES, "lora": Lora(rank=8, targets=("mlp up", "mlp down"))}
     names = ("mlp up adapter in", "mlp up adapter out", "mlp down adapter in", "mlp down adapter sum")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from railwright.model.adam import BY_ADAM, CAST, COPIED, AdamTypes
 from railwright.spec.training import TrainingJob
-from railwright.training.communication import gradient_bytes
+from railwright.training.communication import gradient_bytes, keeps_narrow_weights
 from railwright.training.deepspeed import runs_fp16_optimizer
 from railwright.training.eras import era_of
 from railwright.training.formats import has_fp32_shards, master_of
@@ -34,7 +34,7 @@ def adam_types(job: TrainingJob) -> AdamTypes:
     gradient, moment = gradient_bytes(job), job.moment_dtype
     if has_fp32_shards(job):
         return AdamTypes(gradient, master="weights", moment=moment, clipped=True)
-    narrow = job.dtype == "fp8" and era_of(job).framework == "megatron"
+    narrow = keeps_narrow_weights(job)
     if reads_as_kept(job):
         weight = BY_ADAM["fp8" if narrow and amax_over(job) != "none" else "16 bits"]
     else:

@@ -30,6 +30,7 @@ from railwright.training.costs import (
 )
 from railwright.training.eras import era_of
 from railwright.training.exchange import Exchange
+from railwright.training.gathers import input_share
 from railwright.training.recompute import Again, part_of
 from railwright.training.shared import hides_behind_shared
 from railwright.training.weights import AGAIN, LAST_WEIGHTS, MIXERS
@@ -60,17 +61,24 @@ class Blocks:
         self.behind_shared = hides_behind_shared(job, arch)
         self.widths = latent_widths(arch, self.sp)
         self.joined = arch.parallel_blocks
+        self.drops = not era_of(job).repeats and arch.norms_per_layer <= 2
         self.beside = job.overlap.tp or (era_of(job).async_linear and not job.launch_blocking)
 
     def forward(self, chain: Chain, kind: Layer, again: str = "") -> None:
-        """A whole layer; `again` is what the names of its tasks begin with where it is computed again."""
+        """A whole layer; `again` is what the names of its tasks begin with where it is computed again.
+
+        Only a sum reads what its last product makes, so that software that computes again what the backward
+        pass reads leaves that out, and its reduction (`Era.repeats`); but an output norm reads it.
+        """
         attention, rest = sections(self.layers[kind])
         mixer = MIXERS[PARTS[kind].mixer]
         name, label = f"{again}{mixer}", "recompute" if again else mixer
+        drops, joined = bool(again) and self.drops, self._joined(kind)
         if attention:
-            self._block_forward(chain, name, label, attention, reduced=not self._joined(kind))
+            unread = drops and (joined or not rest)
+            self._block_forward(chain, name, label, attention, not joined, unread)
         if rest:
-            self._second_forward(chain, kind, again, rest)
+            self._second_forward(chain, kind, again, rest, unread=drops)
 
     def again(self, chain: Chain, kind: Layer) -> None:
         """What selective recomputation runs of a layer before its backward pass."""
@@ -80,7 +88,8 @@ class Blocks:
             part = "core_attn" if cost.name in PROJECTIONS else "mla_up_proj"
             gathers = cost.name not in (ROTARY_KEYS, "query absorption")
             if part in modules and cost.name in self.widths and gathers:
-                chain.communicate(self.exchange.gathering(width=self.widths[cost.name]))
+                share = input_share(self.job, cost.name)
+                chain.communicate(self.exchange.gathering(width=self.widths[cost.name], share=share))
         self.compute(chain, "recomputed attention", "recompute", found.rest)
         self.attend(chain, "recomputed attention", "recompute", found.core)
         for part in found.whole:
@@ -103,11 +112,17 @@ class Blocks:
         return self.joined and PARTS[kind].mlp == "dense"
 
     def _second_forward(
-        self, chain: Chain, kind: Layer, again: str, rest: list[Cost], reduced: bool = True
+        self,
+        chain: Chain,
+        kind: Layer,
+        again: str,
+        rest: list[Cost],
+        reduced: bool = True,
+        unread: bool = False,
     ) -> None:
-        """MLP or experts; `reduced` says whether an MLP's output is."""
+        """MLP or experts; `reduced` says whether an MLP's output is, `unread` that it is not even made."""
         if PARTS[kind].mlp == "dense":
-            self._block_forward(chain, f"{again}mlp", "recompute" if again else "mlp", rest, reduced)
+            self._block_forward(chain, f"{again}mlp", "recompute" if again else "mlp", rest, reduced, unread)
             return
         route, experts, shared, after = expert_sections(rest)
         label = "recompute" if again else "experts"
@@ -151,7 +166,7 @@ class Blocks:
         self._block_backward(chain, f"{mixer} backward", mixer, attention, own, gathered)
         if result_first:
             for width in gathered_again(attention, self.widths) if self.sp else ():
-                chain.communicate(self.exchange.gathering(AGAIN, width))
+                chain.communicate(self.exchange.gathering(AGAIN, width, self.exchange.gathers.again))
             self.compute(chain, LAST_WEIGHTS, mixer, sum(c.weight for c in attention))
 
     def _shared(
@@ -165,22 +180,32 @@ class Blocks:
         return seconds(first), seconds(last)
 
     def _block_forward(
-        self, chain: Chain, name: str, kind: str, found: list[Cost], reduced: bool = True
+        self,
+        chain: Chain,
+        name: str,
+        kind: str,
+        found: list[Cost],
+        reduced: bool = True,
+        unread: bool = False,
     ) -> None:
         """Norm, gather, column-parallel product, …, row-parallel product, reduce, residual.
 
         reduced  whether its output is, and not added to what is reduced later
+        unread   all but the last product, whose output nobody reads
         """
         pre, first, middle, last, post = products(found)
         columns, middle = columns_of(pre, first, middle, self.widths)
         before, core, behind = around_core(middle)
         for column in columns:
             self.compute(chain, name, kind, sum(c.forward for c in column.before))
-            self.gather(chain, name, kind, column.product.forward, column.width)
+            share = input_share(self.job, column.product.name)
+            self.gather(chain, name, kind, column.product.forward, column.width, share)
         self.compute(chain, name, kind, sum(c.forward for c in before))
         if core:
             self._mix(chain, name, kind, core, sum(c.forward for c in core))
         self.compute(chain, name, kind, sum(c.forward for c in behind))
+        if unread:
+            return
         comm = self.exchange.reduction() if reduced else NOTHING
         if self.job.overlap.tp:
             chain.reduce_out_of(comm, name, kind, last.forward, self.tp)
@@ -201,7 +226,7 @@ class Blocks:
         before, core, behind = around_core(middle)
         self.compute(chain, name, kind, gradients_of(post, whole))
         if self.sp and not gathered:
-            self.gather(chain, name, kind, last.input)
+            self.gather(chain, name, kind, last.input, share=self.exchange.gathers.gradients)
             self.compute(chain, name, kind, last.weight if whole else 0.0)
         else:
             self.compute(chain, name, kind, gradients_of([last], whole))
@@ -213,15 +238,23 @@ class Blocks:
             if column.product.name in PROJECTIONS:
                 self.compute(chain, name, kind, gradients_of([column.product], whole))
             else:
-                self.column_backward(chain, name, kind, column.product, whole, column.width)
+                share = self.exchange.gathers.again
+                self.column_backward(chain, name, kind, column.product, whole, column.width, share)
             self.compute(chain, name, kind, gradients_of(column.before, whole))
 
     def column_backward(
-        self, chain: Chain, name: str, kind: str, cost: Cost, whole: bool, width: int | None = None
+        self,
+        chain: Chain,
+        name: str,
+        kind: str,
+        cost: Cost,
+        whole: bool,
+        width: int | None = None,
+        share: float = 1.0,
     ) -> None:
         """Gradients of a column-parallel product: gather its input again, reduce its input gradient.
 
-        width  of its input, where it is not the hidden width
+        width  of its input, where it is not the hidden width; share  of 16 bits in which it is gathered
         Only a weight gradient needs the input again.
         Source: Megatron-LM, core/tensor_parallel/layers.py, LinearWithGradAccumulationAndAsyncCommunication;
         megatron/mpu/layers.py, ColumnParallelLinearWithAsyncAllreduce, since September 2021 (16c90445).
@@ -229,7 +262,7 @@ class Blocks:
         weight = cost.weight if whole else 0.0
         again = NOTHING
         if self.sp and whole and cost.learns and cost.name not in STAYING:
-            again = self.exchange.gathering(AGAIN, width)
+            again = self.exchange.gathering(AGAIN, width, share)
         if self.beside:
             chain.beside(again, name, kind, cost.input)
             chain.beside(self.exchange.reduction(width), name, kind, weight)
@@ -254,9 +287,17 @@ class Blocks:
     def compute(self, chain: Chain, name: str, kind: str, seconds: float) -> None:
         chain.compute(name, kind, seconds)
 
-    def gather(self, chain: Chain, name: str, kind: str, seconds: float, width: int | None = None) -> None:
+    def gather(
+        self,
+        chain: Chain,
+        name: str,
+        kind: str,
+        seconds: float,
+        width: int | None = None,
+        share: float = 1.0,
+    ) -> None:
         """Under sp: an all-gather into the product that follows it."""
-        comm = self.exchange.gathering(width=width) if self.sp else NOTHING
+        comm = self.exchange.gathering(width=width, share=share) if self.sp else NOTHING
         if self.job.overlap.tp and seconds:
             chain.gather_into(comm, name, kind, seconds, self.tp)
         else:

@@ -38,12 +38,14 @@ class Bucket:
     kind         'dp' or 'expert_dp': the group they are replicated over
     parameters   of this GPU
     first, last  layers of the chunk it covers (-1 embedding, number of layers: head)
+    ends         parameters of embedding and head among them
     """
 
     kind: BucketKind
     parameters: float
     first: int
     last: int
+    ends: float = 0.0
 
 
 def shared_by(kind: BucketKind, sizes: Sizes) -> tuple[GroupKind, GroupKind | None]:
@@ -106,23 +108,26 @@ def make_buckets(
     if math.isinf(threshold):
         first, last = (-1 if embedding else 0), len(dense) - (not head)
         whole = (
-            Bucket("dp", embedding + sum(dense) + head, first, last),
+            Bucket("dp", embedding + sum(dense) + head, first, last, embedding + head),
             Bucket("expert_dp", sum(expert), 0, len(expert) - 1),
         )
         return tuple(bucket for bucket in whole if bucket.parameters)
     found = [*_pack("dp", dense, threshold), *_pack("expert_dp", expert, threshold)]
     if embedding:
-        found.append(Bucket("dp", embedding, -1, -1))
+        found.append(Bucket("dp", embedding, -1, -1, embedding))
     if head:
-        found.append(Bucket("dp", head, len(dense), len(dense)))
+        found.append(Bucket("dp", head, len(dense), len(dense), head))
     return tuple(sorted(found, key=lambda b: (b.first, b.kind)))
 
 
-def gather_tasks(buckets: Sequence[Bucket], prices: Prices) -> list[Task]:
-    """Parameter all-gathers (distributed optimizer), in the order of `buckets`; no dependencies."""
+def gather_tasks(buckets: Sequence[Bucket], prices: Prices, weight: float = WEIGHT_BYTES) -> list[Task]:
+    """Parameter all-gathers (distributed optimizer), in the order of `buckets`; no dependencies.
+
+    weight  bytes of one of a layer as it is gathered; embedding and head have 16 bits
+    """
     tasks = []
     for bucket in buckets:
-        size = bucket.parameters * WEIGHT_BYTES
+        size = (bucket.parameters - bucket.ends) * weight + bucket.ends * WEIGHT_BYTES
         group, _ = shared_by(bucket.kind, prices.groups.sizes)
         tasks.append(_task(prices, bucket, "parameters", "all_gather", size, group, ()))
     return tasks

@@ -30,7 +30,7 @@ from railwright.training.sizes import sequence_ranks
 DTYPES = ("fp8", "fp8_rowwise")
 
 NARROW_GATHER = 0.5
-"""Bytes of a gathered fp8 activation or weight over one of 16 bits."""
+"""Bytes of a gathered fp8 weight over one of 16 bits."""
 
 ROWWISE_PRODUCT = 1 / 0.95
 """Time of a forward product with scales per row over one with a scale per tensor: most shapes reach 90 to
@@ -74,7 +74,7 @@ def compiled_casts(job: TrainingJob) -> bool:
 
 
 def narrow_gathers(job: TrainingJob) -> float:
-    """Bytes of what a layer gathers, activations over tensor ranks and weights over shards, over 16 bits'."""
+    """Bytes of a layer's weights gathered over shards, over 16 bits'; activations are in `gathers`."""
     return NARROW_GATHER if compiled_casts(job) and job.dtype == "fp8" else 1.0
 
 

@@ -27,10 +27,10 @@ from railwright.training.timeline import Lane
 Predict = Callable[[Machine, Op, float, Sequence[Communicator]], CollectivePrediction]
 
 ACTIVATION_BYTES = 2.0
-"""Bytes of one activation on the wire: bf16 or fp16; fp8 training keeps 16-bit communication by default."""
+"""Bytes of one activation on the wire: bf16 or fp16 (`gathers`: what is gathered in less)."""
 
 WEIGHT_BYTES = 2.0
-"""Bytes of one gathered parameter: 16-bit weights."""
+"""Bytes of one gathered parameter: 16-bit weights (of layers kept in fp8 less: `weight_bytes`)."""
 
 
 class Comm(NamedTuple):
@@ -142,6 +142,23 @@ def gradient_type(job: TrainingJob) -> Literal["fp32", "bf16", "fp16"]:
 def gradient_bytes(job: TrainingJob) -> float:
     """Bytes of one gradient on the wire."""
     return 4.0 if gradient_type(job) == "fp32" else 2.0
+
+
+def keeps_narrow_weights(job: TrainingJob) -> bool:
+    """Whether weights of a job's layers are kept in fp8 with a scale per tensor, and cast before a gather.
+
+    MXFP8 casts behind it, both ways, from 16 bits in the gradients' buffer; fp8 with a scale per block and
+    NVFP4 keep 16 bits.  Adapters, which alone train beside frozen weights, are never narrow.
+    Source: Megatron-Bridge, training/mixed_precision.py (fp8_param_gather,
+    reuse_grad_buf_for_mxfp8_param_ag); Megatron-LM d98e8a64, core/distributed/param_and_grad_buffer.py,
+    group_params_for_buffers (torch.uint8).
+    """
+    return job.dtype == "fp8" and era_of(job).framework == "megatron" and job.lora is None
+
+
+def weight_bytes(job: TrainingJob) -> float:
+    """Bytes of one weight of a layer as a distributed optimizer gathers it."""
+    return 1.0 if keeps_narrow_weights(job) else WEIGHT_BYTES
 
 
 def activation_size(job: TrainingJob, arch: Transformer) -> float:

@@ -84,8 +84,10 @@ class Era:
     async_linear  a column-parallel product reduces the gradient of its input, and gathers its input again,
                beside the products of its gradients (`Work`), whether `overlap.tp` is asked for or not
     hides_sends  under which schedules it can hide pipeline sends: 'interleaved' all but 1F1B
-    repeats    whether parts of a layer that are computed again run whole, with their collectives
-               (`model.recompute.WHOLE`); XLA drops what the backward pass does not read
+    repeats    whether layers, and parts of them, that are computed again run whole, with their collectives
+               (`model.recompute.WHOLE`); XLA drops what the backward pass does not read, and so does PyTorch
+               since 2.1, compiled or not (torch/utils/checkpoint.py, use_reentrant=False with early stop, as
+               torchtitan and fms-fsdp call it)
     fuses_yarn whether YaRN's rotary positions of grouped queries are one kernel, as plain ones are
     amax_over  ranks that agree on the maxima of all fp8 tensors after every pass (`lockstep`)
     compiled_casts  whether torch.compile casts to fp8, by kernels of its own (`casts`)

@@ -12,7 +12,6 @@ from railwright.model.architecture import Transformer
 from railwright.model.narrow import NARROW
 from railwright.spec.training import TrainingJob
 from railwright.training.blockwise import sent_share
-from railwright.training.casts import narrow_gathers
 from railwright.training.chain import Chain
 from railwright.training.communication import (
     NOTHING,
@@ -24,6 +23,7 @@ from railwright.training.communication import (
     routed_size,
 )
 from railwright.training.eras import era_of
+from railwright.training.gathers import gathers_of
 from railwright.training.lanes import PASSED_ON
 from railwright.training.narrow import scaling_of
 
@@ -41,14 +41,15 @@ class Exchange:
         self.cp = job.layout.context
         self.inside = job.layout.expert_cut
         self.size = activation_size(job, arch)
-        self.gathered = self.size * narrow_gathers(job)
+        self.gathers = gathers_of(job)
 
-    def gathering(self, purpose: str = "tp all-gather", width: int | None = None) -> Comm:
+    def gathering(self, purpose: str = "tp all-gather", width: int | None = None, share: float = 1.0) -> Comm:
         """Hidden states of all tensor ranks, before a column-parallel product under sp.
 
         width  elements of each token, where it is not the hidden width (`costs.Column`)
+        share  of 16 bits in which they travel (`gathers`)
         """
-        return self.prices.comm("tp", purpose, "all_gather", self.gathered * self._part(width), "tp")
+        return self.prices.comm("tp", purpose, "all_gather", self.size * self._part(width) * share, "tp")
 
     def reduction(self, width: int | None = None) -> Comm:
         """What ends a row-parallel product: an all-reduce, or a reduce-scatter under sp (half the volume)."""

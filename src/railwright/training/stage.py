@@ -14,7 +14,7 @@ from typing import Literal
 from railwright.model.pattern import is_routed
 from railwright.spec.training import TrainingJob
 from railwright.training.buckets import Bucket, gate_of, gather_tasks, reduce_tasks
-from railwright.training.communication import Prices
+from railwright.training.communication import WEIGHT_BYTES, Prices, gradient_bytes, weight_bytes
 from railwright.training.constants import constant
 from railwright.training.host import launched_ahead, relieved
 from railwright.training.hosted import weights_on_host
@@ -136,6 +136,7 @@ class DataParallel:
     zero        0: all-reduce; 1: reduce-scatter and all-gather (distributed optimizer); 2: reduce-scatter in
                 every microbatch; 3: parameters gathered in every pass too
     each        bytes of one gradient on the wire
+    weight      zero 1 and 2: bytes of one weight of a layer on the wire
     reduce_each zero 2 and 3: after every microbatch, else after the last
     reshard     zero 3: parameters are dropped after the forward pass
     once        zero 3: parameters are gathered once, from the start of the step on
@@ -146,6 +147,7 @@ class DataParallel:
     overlapped: bool
     zero: int
     each: float
+    weight: float = WEIGHT_BYTES
     reduce_each: bool = True
     reshard: bool = True
     once: bool = False
@@ -153,13 +155,14 @@ class DataParallel:
     adds: bool = False
 
     @classmethod
-    def of(cls, job: TrainingJob, each: float) -> DataParallel:
+    def of(cls, job: TrainingJob) -> DataParallel:
         """What a job asks for."""
         layout, overlap = job.layout, job.overlap
         return cls(
             overlapped=overlap.dp,
             zero=layout.zero,
-            each=each,
+            each=gradient_bytes(job),
+            weight=weight_bytes(job),
             reduce_each=layout.reduce_each,
             reshard=layout.reshard,
             once=layout.gathers_once,
@@ -196,7 +199,7 @@ class Stage:
         for c, held in enumerate(self.buckets):
             gates = gate_of(held, len(self.gathers))
             if data.zero in (1, 2):
-                self.gathers += gather_tasks(held, prices)
+                self.gathers += gather_tasks(held, prices, data.weight)
             elif data.once:
                 gates = {unit: len(self.gathers) + i for unit, i in last_gathers(self.units[c]).items()}
                 self.gathers += all_gathers(self.units[c])

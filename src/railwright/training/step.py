@@ -223,7 +223,7 @@ def stages_of(
     layout = job.layout
     sizes = prices.groups.sizes
     count = microbatches(job, sizes.data)
-    exchange = DataParallel.of(job, gradient_bytes(job))
+    exchange = DataParallel.of(job)
     chunks, orders = route_of(layout).chunks, orders_of(job, count)
     finishes = finishing_of(job, count)
     staged = []

@@ -8,6 +8,7 @@ from railwright.model.pattern import PARTS, Layer
 from railwright.training.chain import Chain
 from railwright.training.costs import Cost, expert_sections, gathered_again, sections
 from railwright.training.exchange import Exchange
+from railwright.training.gathers import Gathers
 
 AGAIN = "tp all-gather again"
 """Purpose of a gather of inputs that the forward pass gathered before: for weight gradients alone."""
@@ -26,6 +27,7 @@ def weight_gradients(
     exchange: Exchange,
     gathered: bool,
     widths: Mapping[str, int | None],
+    of_head: Gathers,
 ) -> Chain:
     """The weight gradients of a chunk alone.
 
@@ -33,6 +35,7 @@ def weight_gradients(
     head      what the head costs, where it is in the chunk
     gathered  their inputs are gathered again first (sequence parallelism)
     widths    of latent attention (`costs.latent_widths`)
+    of_head   what the head gathers
     """
     chain = Chain()
     blocks: list[tuple[int, str, str, list[Cost]]] = []
@@ -53,8 +56,9 @@ def weight_gradients(
         chain.at_layer(layer)
         seconds = sum(c.weight for c in found)
         if gathered and kind != "grouped":
+            share = (of_head if kind == "head" else exchange.gathers).again
             for width in gathered_again(found, widths):
-                chain.communicate(exchange.gathering(AGAIN, width))
+                chain.communicate(exchange.gathering(AGAIN, width, share))
         chain.compute(name, "experts" if kind == "grouped" else kind, seconds)
     chain.flush()
     return chain

@@ -27,6 +27,7 @@ from railwright.training.costs import (
 from railwright.training.eras import Pace, era_of
 from railwright.training.exchange import Exchange
 from railwright.training.fused import summing_biases, summing_gradients
+from railwright.training.gathers import head_gathers
 from railwright.training.host import (
     CATCHING_UP,
     WHOLE_PASS,
@@ -73,6 +74,7 @@ class Work:
         self.turns = exchanging and self.together
         self.ahead = not arch.is_moe or job.expert_capacity is not None
         self.exchange = Exchange(job, arch, prices)
+        self._of_head = head_gathers(job)
         self.lockstep = Lockstep(job, prices)
         era = era_of(job)
         self._layers: dict[Layer, list[Cost]] = {}
@@ -184,7 +186,7 @@ class Work:
         if chunk.head:
             pre, first, rest = head_split(self._head)
             self.blocks.compute(chain, "head", "head", sum(c.forward for c in pre))
-            self.blocks.gather(chain, "head", "head", first.forward)
+            self.blocks.gather(chain, "head", "head", first.forward, share=self._of_head.inputs)
             self.blocks.compute(chain, "head", "head", sum(c.forward for c in rest))
         chain.flush()
         return chain
@@ -216,7 +218,8 @@ class Work:
         if chunk.head:
             pre, first, rest = head_split(self._head)
             self.blocks.compute(chain, "head backward", "head", gradients_of(rest, whole))
-            self.blocks.column_backward(chain, "head backward", "head", first, whole)
+            share = self._of_head.again
+            self.blocks.column_backward(chain, "head backward", "head", first, whole, share=share)
             self.blocks.compute(chain, "head backward", "head", gradients_of(pre, whole))
         else:
             chain.communicate(self.exchange.received())
@@ -244,7 +247,9 @@ class Work:
     def _weights(self, chunk: Chunk) -> Chain:
         """Gradients of weights in a pass of their own, without what a host that runs ahead waits for."""
         head = self._head if chunk.head else None
-        chain = weight_gradients(chunk.layers, self._layers, head, self.exchange, self.sp, self.blocks.widths)
+        chain = weight_gradients(
+            chunk.layers, self._layers, head, self.exchange, self.sp, self.blocks.widths, self._of_head
+        )
         if chunk.layers and not self.ahead and not self.job.launch_blocking:
             known = [self._launches[kind] for kind in chunk.layers]
             last = sum(one.weight for one in known)
