@@ -52,7 +52,7 @@ def test_adapters_train_and_nothing_else_does() -> None:
 
 def test_llama_3_8b_has_as_many_adapter_weights_as_peft_prints() -> None:
     """Of rank 16 beside all seven linear layers: "trainable params: 41,943,040 || all params: 8,072,204,288"
-    (print_trainable_parameters).  NeMo has one adapter for queries, keys and values, and one for gate and up."""
+    (print_trainable_parameters).  NeMo has one of queries, keys and values, and one of gate and up."""
     arch = load_model("llama-3-8b")
     peft, nemo = (
         32 * adapter_parameters(arch, "dense", Layout(), Lora(rank=16), apart) for apart in (True, False)
