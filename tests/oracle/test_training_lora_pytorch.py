@@ -68,3 +68,51 @@ def test_autograd_saves_what_adapters_keep(
     parts = layer_kept_parts(one, ARCH, "dense", "none")
     kept = sum(size for name, size in parts.items() if name == reads or name.startswith(ADAPTERS))
     assert seen(inputs, outputs, lora) == kept / TOKENS
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.1])
+def test_compiled_adapters_save_as_much(dropout: float) -> None:
+    """torch.compile's partitioner could make dropped copies again out of masks, and saves them all the same:
+    three each of queries, keys and values behind one norm, whose output goes."""
+    compiler = pytest.importorskip("functorch.compile")
+    decompositions = pytest.importorskip("torch._inductor.decomposition").select_decomp_table()
+    saved: list[float] = []
+    linear = torch.nn.functional.linear
+
+    def layer(x: Any, gain: Any, *weights: Any) -> tuple[Any, ...]:
+        normed, found = torch.nn.functional.rms_norm(x, (HIDDEN,), gain), []
+        for frozen, first, second in zip(*(weights[i::3] for i in range(3)), strict=True):
+            read = torch.native_dropout(normed, dropout, True)[0] if dropout else normed
+            found.append(linear(normed, frozen) + 2.0 * linear(linear(read, first), second))
+        return tuple(found)
+
+    def forward(graph: Any, _inputs: Any) -> Any:
+        (output,) = (node for node in graph.graph.nodes if node.op == "output")
+        kept = [node for node in output.args[0][3:] if node.op != "placeholder"]
+        rows = [node.meta["val"] for node in kept if node.meta["val"].shape[:1] == (TOKENS,)]
+        saved.extend(one.numel() * one.element_size() for one in rows if one.dtype != torch.float32)
+        return graph
+
+    def weight(columns: int, rows: int, trains: bool = True) -> Any:
+        return torch.randn(columns, rows, dtype=torch.bfloat16, requires_grad=trains)
+
+    weights = [
+        one
+        for width in (4 * 16, 2 * 16, 2 * 16)
+        for one in (weight(width, HIDDEN, False), weight(RANK, HIDDEN), weight(width, RANK))
+    ]
+    run = compiler.aot_function(
+        layer,
+        fw_compiler=forward,
+        bw_compiler=lambda graph, _inputs: graph,
+        partition_fn=compiler.min_cut_rematerialization_partition,
+        decompositions=decompositions,
+    )
+    run(weight(TOKENS, HIDDEN), torch.ones(HIDDEN, dtype=torch.bfloat16), *weights)
+    lora = Lora(rank=RANK, targets=("qkv",), dropout=dropout)
+    one = changed(job(zero=3), lora=lora, software="fsdp-2025", sequence=TOKENS, micro_batch=1)
+    parts = layer_kept_parts(one, ARCH, "dense", "none")
+    kept = [
+        size for name, size in parts.items() if name == "attention norm output" or name.startswith(ADAPTERS)
+    ]
+    assert sum(saved) == sum(kept)
