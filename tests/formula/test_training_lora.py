@@ -52,9 +52,7 @@ def test_adapters_train_and_nothing_else_does() -> None:
 
 def test_llama_3_8b_has_as_many_adapter_weights_as_peft_prints() -> None:
     """Of rank 16 beside all seven linear layers: "trainable params: 41,943,040 || all params: 8,072,204,288"
-    (print_trainable_parameters).
-
-    NeMo has one adapter for queries, keys and values, and one for gate and up."""
+    (print_trainable_parameters).  NeMo has one of queries, keys and values, and one of gate and up."""
     arch = load_model("llama-3-8b")
     peft, nemo = (
         32 * adapter_parameters(arch, "dense", Layout(), Lora(rank=16), apart) for apart in (True, False)
@@ -136,6 +134,34 @@ def test_what_adapters_add_is_summed_where_their_product_is() -> None:
 SHARED = {"tensor": 4, "sequence_parallel": True}
 
 
+def test_results_are_scaled_and_gradients_of_their_input_summed() -> None:
+    """Two bytes read and two written each way; and two gradients read and one written of every input.  A
+    compiler has neither: it scales what it sums, and sums what it reads."""
+    lora = Lora(rank=8)
+    made = {"qkv projection": 24 * 64, "output projection": 1024, "mlp up": 8192, "mlp down": 1024}
+    read = {"qkv projection": 1024, "output projection": 1024, "mlp up": 1024, "mlp down": 4096}
+    layer = adapted(lora)
+    scaled = {name: 4 * ROWS * width for name, width in made.items()}
+    assert bytes_of(layer.forward, " adapter scale") == scaled
+    assert bytes_of(layer.backward_input, " adapter scale") == scaled
+    summed = {name: 6 * ROWS * width for name, width in read.items()}
+    assert bytes_of(layer.backward_input, " adapter sum") == summed
+    plain = layer_operators(DENSE, "dense", ROWS, ROWS)
+    joined = with_adapters(plain, job().model_copy(update={"lora": lora}), "bf16", compiled=True)
+    for operators in (joined.forward, joined.backward_input):
+        assert not bytes_of(operators, " adapter scale")
+    assert bytes_of(joined.forward, " adapter sum") == bytes_of(layer.forward, " adapter sum")
+    assert not bytes_of(joined.backward_input, " adapter sum")
+
+
+@pytest.mark.parametrize(("hidden", "ranks"), [(False, 1), (True, 4)])
+def test_gradients_are_summed_where_their_input_is(hidden: bool, ranks: int) -> None:
+    """Of what Transformer Engine gathered for the adapter before they are scattered, else behind it."""
+    lora = Lora(rank=8, targets=("qkv", "attention output"))
+    summed = bytes_of(adapted(lora, hidden=hidden, **SHARED).backward_input, " adapter sum")
+    assert summed == {"qkv projection": 6 * ROWS * 1024 / ranks, "output projection": 6 * ROWS * 1024 / 4}
+
+
 def test_dropout_is_one_kernel_each_way() -> None:
     """Forward two bytes are read and three written, result and mask; backward three read and two written."""
     none = adapted(Lora(rank=8))
@@ -152,7 +178,7 @@ def test_dropout_is_one_kernel_each_way() -> None:
 
 
 @pytest.mark.parametrize(
-    ("position", "inside"), [("pre", "dropout in out sum"), ("post", "in out dropout sum")]
+    ("position", "inside"), [("pre", "dropout in out scale sum"), ("post", "in out dropout scale sum")]
 )
 def test_dropout_lies_before_or_behind_both_products(position: str, inside: str) -> None:
     layer = adapted(Lora(rank=8, targets=("mlp up",), dropout=0.1, dropout_position=position))
@@ -161,7 +187,7 @@ def test_dropout_lies_before_or_behind_both_products(position: str, inside: str)
         op.name.removeprefix(begin) for op in layer.forward if op.name.startswith(begin)
     ] == inside.split()
     back = [op.name.removeprefix(begin).split(",")[0] for op in layer.backward_input if begin in op.name]
-    assert back == [name for name in reversed(inside.split()) if name != "sum"]
+    assert back == list(reversed(inside.split()))
 
 
 def test_dropout_runs_again_with_its_product() -> None:

@@ -96,6 +96,9 @@ def test_a_projections_input_behind_all_to_alls_gives_way_to_the_copy() -> None:
     without = kept(tuned("qkv", **swapped))
     assert "attention output" not in without
     assert without["attention output before all-to-all"] == 2 * H
+    # gates multiply what all-to-alls brought
+    gated = kept(tuned("qkv", **swapped), replace(DENSE, attention_gate="element"))
+    assert gated["attention output"] == 2 * H
 
 
 @pytest.mark.parametrize(("dtype", "bytes_"), [("fp8", 1.0), ("mxfp8", 1 + 1 / 32), ("nvfp4", 0.5 + 1 / 16)])
@@ -123,6 +126,8 @@ def test_norms_of_their_own_are_not_kept_so() -> None:
         names = kept(one, arch, kind)
         assert ("adapters' norms as multiplied, qkv" in names) == (arch.attention != "mla")
         assert "adapters' norms as multiplied, mlp up" not in names
+    eager = changed(tuned("qkv"), dtype="fp8", software="megatron-2025", unfused=("norm",))
+    assert not [name for name in kept(eager) if "as multiplied" in name]
 
 
 @pytest.mark.parametrize(("target", "number"), [("qkv", 3), ("mlp up", 2), ("mlp down", 1)])

@@ -70,8 +70,9 @@ class Era:
     placeholders  whether autograd gets empty gradients that stay (`activations.stage_activations`)
     head_placeholder  whether that of the head stays too, as in Megatron-LM since core 0.14 (e7c55de9)
     adapts_apart  whether adapters stand beside queries, keys and values, and beside gates and what they
-               multiply, each for itself, where another has one for their product: PEFT, torchtune 031d89b
-               (models/llama3_1/_component_builders.py) and torchtitan name linear layers (q_proj, w1, wq, …)
+               multiply, each for itself, where NeMo has one for their product: PEFT and torchtune 031d89b
+               (models/llama3_1/_component_builders.py) adapt linear layers, torchtitan b5bcd76 too, whose
+               keys and values are one by now
     keeps_adapted_norms  whether a frozen product keeps what the norm in front of it makes, as it multiplies
                it, where an adapter reads it too (`lora_kept.NORMED`)
     moves_weights  whether a distributed optimizer moves weights into a buffer at the start (`moved`); before

@@ -20,7 +20,7 @@ from railwright.model.operators import LayerOperators, second_block
 from railwright.model.recompute import LATENT, STORING
 from railwright.training.constants import constant
 from railwright.training.lanes import PASSED_ON, Task
-from railwright.training.lora import DROPOUT, SUM, THIN
+from railwright.training.lora import DROPOUT, SCALE, SUM, THIN
 
 Launcher = Literal["python", "inductor", "native"]
 """What launches a layer's kernels: PyTorch's modules one by one, the wrapper that torch.compile wrote of the
@@ -70,13 +70,12 @@ NORM = 2
 """Most kernels of fused norms: two in one block, or one with the sum of its gains' gradients beside it."""
 
 
-AROUND = 2
-"""Operations of PyTorch behind an adapter's two products: its result times alpha / rank, and the sum with the
-product's.  The products are plain ones, torch.nn.Linear or Megatron-core's ColumnParallelLinear and
-RowParallelLinear, none of Transformer Engine's modules; one call of autograd's makes both gradients of each
-(Megatron-LM d98e8a6, tensor_parallel/layers.py, LinearWithGradAccumulationAndAsyncCommunication).
-Sources, read 2026-11-25: NeMo 8cfedd7, collections/llm/peft/lora.py (LoRALinear) and peft/utils.py
-(ParallelLinearAdapter), Megatron-Bridge 067f987, peft/utils.py and lora_layers.py; PEFT's lora.Linear."""
+AROUND = (SCALE, SUM)
+"""Operations of PyTorch behind an adapter's two products, in the call of Python's that makes those; backward
+they are autograd's own.  The products are plain ones, torch.nn.Linear or Megatron-core's ColumnParallelLinear
+and RowParallelLinear, none of Transformer Engine's modules; one call of autograd's makes both gradients of
+each (Megatron-LM d98e8a6, tensor_parallel/layers.py, LinearWithGradAccumulationAndAsyncCommunication).
+Sources, read 2026-11-25: as `lora.SUM`'s."""
 
 
 def launch_times(
@@ -221,8 +220,8 @@ def _seconds(operator: Operator, cpu: float, factor: float, name: str) -> float:
     name  without its phase
     """
     one = constant("host_operation_seconds")
-    if name.endswith(SUM):
-        return cpu * one * AROUND
+    if name.endswith(AROUND):
+        return cpu * one
     if name.endswith(DROPOUT):
         # a module of Python's forward, and autograd's engine alone backward
         return cpu * one * (factor if operator.phase == "forward" else 1.0)

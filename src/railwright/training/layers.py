@@ -64,8 +64,8 @@ def operators_of(job: TrainingJob, arch: Transformer, kind: Layer, gpu: Gpu) -> 
         operators = on_context_ranks(operators, layout.context_kind, layout.context, samples_of(job), heads)
     if job.lora is None:
         return operators
-    apart = linears(made_as(arch, kind), era_of(job).adapts_apart)
-    return with_adapters(operators, job, product_dtype(job), apart)
+    apart, compiled = linears(made_as(arch, kind), era_of(job).adapts_apart), era_of(job).launcher != "python"
+    return with_adapters(operators, job, product_dtype(job), apart, compiled)
 
 
 def unfused_of(job: TrainingJob, arch: Transformer) -> tuple[Part, ...]:

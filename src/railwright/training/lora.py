@@ -32,9 +32,15 @@ ROWS: tuple[LoraTarget, ...] = ("attention output", "mlp down")
 its target, or by its columns, the second one by its columns: no rank holds either whole.
 Source: NeMo 8cfedd7, collections/llm/peft/utils.py, ParallelLinearAdapter (linear_in, linear_out)."""
 
-THIN, SUM, DROPOUT = (" adapter in", " adapter out"), " adapter sum", " adapter dropout"
-"""Ends of the names of an adapter's two products, of what adds their result, and of dropout in front of the
-first or behind the second."""
+THIN, DROPOUT = (" adapter in", " adapter out"), " adapter dropout"
+"""Ends of the names of an adapter's two products, and of dropout before the first or behind the second."""
+
+SCALE, SUM = " adapter scale", " adapter sum"
+"""Of what multiplies their result with alpha / rank, and of what adds it to the product's; backward that adds
+the gradients of the input which both read.  Operations of PyTorch, each a kernel each way.
+Sources: NeMo 8cfedd7, collections/llm/peft/lora.py (LoRALinear) and peft/utils.py (ParallelLinearAdapter),
+Megatron-Bridge 067f987, the same files, PEFT's lora.Linear; of the gradients Transformer Engine 2.2,
+pytorch/module/layernorm_linear.py (dgrad + grad_outputs[1]), and autograd else."""
 
 Apart = Mapping[str, int]
 """Products in whose place stand several linear layers, each with an adapter of its own, and how many."""
@@ -84,11 +90,16 @@ def result_ranks(job: TrainingJob, target: LoraTarget) -> int:
 
 
 def with_adapters(
-    operators: LayerOperators, job: TrainingJob, dtype: str, apart: Apart | None = None
+    operators: LayerOperators,
+    job: TrainingJob,
+    dtype: str,
+    apart: Apart | None = None,
+    compiled: bool = False,
 ) -> LayerOperators:
     """A layer's operators with its weights frozen and adapters beside their targets.
 
-    apart  as `linears` says
+    apart     as `linears` says
+    compiled  a compiler joins scale and sum, and the sum of gradients with what reads it
 
     Weight gradients of the layer go away.  An adapter runs before its product, in 16 bits, and its result is
     added to the product's; where that is computed again, so is the adapter.
@@ -104,7 +115,8 @@ def with_adapters(
         if op.name not in targets:
             forward.append(op)
             continue
-        blocks = _beside(op, targets[op.name], job, half(dtype), (apart or {}).get(op.name, 1))
+        number = (apart or {}).get(op.name, 1)
+        blocks = _beside(op, targets[op.name], job, half(dtype), number, compiled)
         again[op.name] = [block.forward for block in blocks]
         forward += [*again[op.name], op]
         extra_input[op.name] = tuple(one for block in reversed(blocks) for one in block.backward_input)
@@ -124,7 +136,9 @@ def with_adapters(
     )
 
 
-def _beside(op: Operator, target: LoraTarget, job: TrainingJob, dtype: str, number: int) -> list[Block]:
+def _beside(
+    op: Operator, target: LoraTarget, job: TrainingJob, dtype: str, number: int, compiled: bool
+) -> list[Block]:
     """Adapters as they run forward, with dropout in front of them or behind.
 
     op      the product that they stand beside
@@ -141,7 +155,11 @@ def _beside(op: Operator, target: LoraTarget, job: TrainingJob, dtype: str, numb
         found = [_dropout(op.name, rows / input_ranks(job, target), op.k)] * number + found
     if lora.drops_result:
         found += [_dropout(op.name, made, width) for width in added]
-    return found + [elementwise(f"{op.name}{SUM}", made, 2 * width, width, back=0) for width in added]
+    back = 0.0
+    if not compiled:
+        found += [elementwise(f"{op.name}{SCALE}", made, width, width, back=2 * width) for width in added]
+        back = 3 * op.k * rows / input_ranks(job, target) / made
+    return found + [elementwise(f"{op.name}{SUM}", made, 2 * width, width, back=back) for width in added]
 
 
 def _parts(width: int, number: int) -> list[int]:

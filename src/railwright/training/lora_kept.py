@@ -25,7 +25,7 @@ from railwright.model.pattern import PARTS, Layer, is_routed, made_as
 from railwright.model.tensor_lists import PROJECTED_INPUT, LayerTensors
 from railwright.spec.lora import Lora, LoraTarget
 from railwright.spec.training import TrainingJob
-from railwright.training.eras import era_of
+from railwright.training.eras import eager_parts, era_of
 from railwright.training.lora import MASKED, PRODUCTS, ROWS, input_ranks, linears, result_ranks
 from railwright.training.sizes import sequence_ranks
 
@@ -42,8 +42,8 @@ FROZEN: dict[str, LoraTarget] = {
 """Inputs of products that are kept beside frozen weights only where the product has an adapter."""
 
 EXCHANGED = "attention output"
-"""Kept by attention itself, unless all-to-alls swap heads for tokens behind it: then it has kept what was
-before, and this is the projection's input."""
+"""Kept by attention itself, or for gates on it, unless all-to-alls swap heads for tokens behind it: then that
+has kept what was before, and without gates this is the projection's input alone."""
 
 MAKES: dict[str, frozenset[str]] = {
     "qkv": frozenset({"query, key, value", "query and key before norm", "before rotation"}),
@@ -124,7 +124,7 @@ def reads_copies(job: TrainingJob, lora: Lora, target: LoraTarget) -> bool:
 
 def norms_beside(job: TrainingJob, arch: Transformer, layer: Layer) -> dict[str, LoraTarget]:
     """Outputs of norms that a layer's frozen products keep beside adapters (NORMED), and those products."""
-    if not era_of(job).keeps_adapted_norms:
+    if not era_of(job).keeps_adapted_norms or "norm" in eager_parts(job):
         return {}
     parts, made = PARTS[layer], made_as(arch, layer)
     found: dict[str, LoraTarget] = {}
@@ -165,7 +165,8 @@ def is_needed(job: TrainingJob, arch: Transformer, layer: Layer, name: str) -> b
     if name.endswith(NORMALISED) or name in ROUTED:
         return False
     target = FROZEN.get(name)
-    if name == EXCHANGED and job.layout.context > 1 and job.layout.context_kind == "all-to-all":
+    swapped = job.layout.context > 1 and job.layout.context_kind == "all-to-all"
+    if name == EXCHANGED and swapped and not made_as(arch, layer).attention_gate:
         target = "attention output"
     if target is None or target not in lora.targets:
         return target is None

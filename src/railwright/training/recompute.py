@@ -19,7 +19,7 @@ from railwright.training.route import Chunk
 from railwright.training.schedule import route_of
 from railwright.training.stages import layers_per_piece
 
-BESIDE = re.compile(" (input cast|adapter dropout|adapter in|adapter out|adapter sum)$")
+BESIDE = re.compile(" (input cast|adapter dropout|adapter in|adapter out|adapter scale|adapter sum)$")
 """Ends of the names of what runs in front of a product (`casts`, `lora`)."""
 
 
