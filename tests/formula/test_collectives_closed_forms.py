@@ -107,12 +107,17 @@ def test_a_ring_in_a_node_fills_one_step_whatever_its_gpus_and_across_nodes_all(
 
 @pytest.mark.parametrize("size", [2.0**n for n in range(12, 32, 2)])
 def test_rings_across_nodes_hide_the_latency_of_a_step_behind_the_slice_before(size: float) -> None:
-    # N steps of chunks of T / N in two slices: N max(T / N, T / 2N + latency)
-    forced = NcclSettings(algorithm="ring", protocol="simple")
-    cost = on_healthy_fabric("all_reduce", size, Group(16, 2, 8, **A100), forced)
+    # 2 steps over NICs and 28 over lanes, each of a chunk in two slices: the slowest bind, or all latencies
+    # and the first slice of every step
+    forced, group = NcclSettings(algorithm="ring", protocol="simple"), Group(16, 2, 8, **A100)
+    cost = on_healthy_fabric("all_reduce", size, group, forced)
     terms = {t.name: t.seconds for t in cost.terms}
     wire, latency = terms["bandwidth"], cost.filling
-    assert wire + terms["steps"] == pytest.approx(max(wire, wire / 2 + latency))
+    sent = 2 * 15 / 16 * size
+    nics, lanes = sent / group.usable_nic / 8, sent / ALGORITHMS["ring"].limit("all_reduce", "simple", group)
+    slices = (2 * nics + 28 * lanes) / 30 / 2
+    assert wire == pytest.approx(nics)
+    assert wire + terms["steps"] == pytest.approx(max(wire, slices + latency))
 
 
 def test_a_broadcast_is_one_slice_a_chunk_and_hides_nothing() -> None:

@@ -39,7 +39,8 @@ class Algorithm:
     timed        like `steps`, where a call's latency is known to differ from what the tuner assumes [s]
     carried      like `inside`, where a call's rate is known to differ from what the tuner assumes [byte/s]
     filled       (protocol, group) -> latency of the pipeline that is filled [s]; None: that of all steps
-    hides        (op, group) -> share of the bandwidth term behind which latency of steps hides
+    hides        (op, group, network, inside) -> seconds behind which latency of steps hides, of what NICs and
+                 lanes inside nodes take [s]
     """
 
     name: str
@@ -54,7 +55,7 @@ class Algorithm:
     timed: Callable[[Op, str, Group, Path], float] | None = None
     carried: Callable[[Op, str, Group], float] | None = None
     filled: Callable[[str, Group], float | None] | None = None
-    hides: Callable[[Op, Group], float] | None = None
+    hides: Callable[[Op, Group, float, float], float] | None = None
 
     def latency(self, op: Op, protocol: str, group: Group, path: Path) -> float:
         """Latency of all steps as a call pays it; `steps` is what NCCL's tuner chooses by. [s]"""
@@ -65,9 +66,9 @@ class Algorithm:
         own = self.filled(protocol, group) if self.filled else None
         return latency if own is None else own
 
-    def hiding(self, op: Op, group: Group) -> float:
-        """Share of the bandwidth term behind which latency of steps hides, 0..1."""
-        return self.hides(op, group) if self.hides else 0.0
+    def hiding(self, op: Op, group: Group, network: float, inside: float) -> float:
+        """Seconds of the larger of the two behind which latency of steps hides. [s]"""
+        return self.hides(op, group, network, inside) if self.hides else 0.0
 
     def limit(self, op: Op, protocol: str, group: Group) -> float:
         """busbw that a call's channels cannot exceed; `inside` is what NCCL's tuner chooses by. [byte/s]"""

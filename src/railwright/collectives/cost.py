@@ -78,7 +78,8 @@ def collective(
     network = size * wires.network * rule.wire(protocol) * group.nic_rate / group.usable_nic * crowding(group)
     limit = rule.limit(op, protocol, group)
     inside = size * bus_factor(op, group.ranks) / limit
-    bandwidth = max(network, inside) / usable_share(family, profile)
+    usable = usable_share(family, profile)
+    bandwidth = max(network, inside) / usable
     why = (
         f"NCCL's channels inside a node carry {limit / 1e9:.0f} GB/s of busbw"
         if inside >= network
@@ -88,7 +89,7 @@ def collective(
         Term("launch", family.launch, "kernel launch and hand-shakes beyond NCCL's own latencies"),
         Term(
             "steps",
-            max(0.0, latency - rule.hiding(op, group) * bandwidth),
+            max(0.0, latency - rule.hiding(op, group, network / usable, inside / usable)),
             f"{algorithm} steps with {protocol} over {group.nodes} node(s)",
         ),
         Term("bandwidth", bandwidth, why),
