@@ -23,7 +23,7 @@ from railwright.training.communication import (
     routed_size,
 )
 from railwright.training.eras import era_of
-from railwright.training.gathers import gathers_of
+from railwright.training.gathers import gathers_again, gathers_of
 from railwright.training.lanes import PASSED_ON
 from railwright.training.narrow import scaling_of
 
@@ -42,6 +42,8 @@ class Exchange:
         self.inside = job.layout.expert_cut
         self.size = activation_size(job, arch)
         self.gathers = gathers_of(job)
+        self.again = self.sp and gathers_again(job)
+        self.head_again = self.sp and gathers_again(job, of_head=True)
 
     def gathering(self, purpose: str = "tp all-gather", width: int | None = None, share: float = 1.0) -> Comm:
         """Hidden states of all tensor ranks, before a column-parallel product under sp.

@@ -71,6 +71,23 @@ def head_gathers(job: TrainingJob) -> Gathers:
     return gathers_of(job) if "head" in job.dtype_also else WHOLE
 
 
+def gathers_again(job: TrainingJob, of_head: bool = False) -> bool:
+    """Whether inputs of column-parallel products are gathered again for their weight gradients, or those of
+    the head.
+
+    Megatron-LM's layers do.  PyTorch's DTensors keep what they gathered, and where a layer is computed again
+    whole that gather serves, also under XLA, which else keeps a rank's own part; where operators are computed
+    again, gathers are among them.
+    Source: PyTorch, torch/_functorch/partitioners.py, force_save_collectives; both counted in
+    tests/oracle/test_training_checkpoint_pytorch.py.
+    """
+    era, layout = era_of(job), job.layout
+    if era.launcher == "inductor":
+        return layout.recompute == "selective" and not of_head
+    reused = not era.repeats and layout.recompute == "full" and layout.recompute_layers is None
+    return of_head or not reused
+
+
 def input_share(job: TrainingJob, product: str) -> float:
     """Bytes of what a column-parallel product of a layer gathers, over those of 16 bits.
 

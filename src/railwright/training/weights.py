@@ -25,7 +25,6 @@ def weight_gradients(
     layers: Mapping[Layer, list[Cost]],
     head: list[Cost] | None,
     exchange: Exchange,
-    gathered: bool,
     widths: Mapping[str, int | None],
     of_head: Gathers,
 ) -> Chain:
@@ -33,7 +32,6 @@ def weight_gradients(
 
     kinds     of its layers in order; layers  what they cost
     head      what the head costs, where it is in the chunk
-    gathered  their inputs are gathered again first (sequence parallelism)
     widths    of latent attention (`costs.latent_widths`)
     of_head   what the head gathers
     """
@@ -55,7 +53,8 @@ def weight_gradients(
     for layer, name, kind, found in blocks:
         chain.at_layer(layer)
         seconds = sum(c.weight for c in found)
-        if gathered and kind != "grouped":
+        again = exchange.head_again if kind == "head" else exchange.again
+        if again and kind != "grouped":
             share = (of_head if kind == "head" else exchange.gathers).again
             for width in gathered_again(found, widths):
                 chain.communicate(exchange.gathering(AGAIN, width, share))

@@ -219,7 +219,10 @@ class Work:
             pre, first, rest = head_split(self._head)
             self.blocks.compute(chain, "head backward", "head", gradients_of(rest, whole))
             share = self._of_head.again
-            self.blocks.column_backward(chain, "head backward", "head", first, whole, share=share)
+            again = self.exchange.head_again
+            self.blocks.column_backward(
+                chain, "head backward", "head", first, whole, share=share, gathers=again
+            )
             self.blocks.compute(chain, "head backward", "head", gradients_of(pre, whole))
         else:
             chain.communicate(self.exchange.received())
@@ -248,7 +251,7 @@ class Work:
         """Gradients of weights in a pass of their own, without what a host that runs ahead waits for."""
         head = self._head if chunk.head else None
         chain = weight_gradients(
-            chunk.layers, self._layers, head, self.exchange, self.sp, self.blocks.widths, self._of_head
+            chunk.layers, self._layers, head, self.exchange, self.blocks.widths, self._of_head
         )
         if chunk.layers and not self.ahead and not self.job.launch_blocking:
             known = [self._launches[kind] for kind in chunk.layers]
