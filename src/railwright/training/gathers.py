@@ -17,7 +17,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from railwright.model.architecture import Transformer
 from railwright.model.kernels import ELEMENT
+from railwright.model.pattern import PARTS, Layer
 from railwright.spec.training import TrainingJob
 from railwright.training.blockwise import SENT
 from railwright.training.casts import compiled_casts
@@ -86,6 +88,18 @@ def gathers_again(job: TrainingJob, of_head: bool = False) -> bool:
         return layout.recompute == "selective" and not of_head
     reused = not era.repeats and layout.recompute == "full" and layout.recompute_layers is None
     return of_head or not reused
+
+
+def gathered_whole(job: TrainingJob, arch: Transformer, kind: Layer) -> tuple[str, ...]:
+    """Outputs of norms that a layer keeps as its products gathered them, where these keep what they read:
+    those of grouped attention and of a dense MLP, each with a norm of its own."""
+    layout = job.layout
+    keeps = era_of(job).launcher == "inductor" and layout.sequence_parallel and layout.tensor > 1
+    if not keeps or arch.norms_per_layer == 1:
+        return ()
+    mixer, mlp = PARTS[kind]
+    attention = mixer == "attention" and arch.attention == "gqa"
+    return ("attention norm output",) * attention + ("mlp norm output",) * (mlp == "dense")
 
 
 def input_share(job: TrainingJob, product: str) -> float:

@@ -219,9 +219,9 @@ class Work:
             pre, first, rest = head_split(self._head)
             self.blocks.compute(chain, "head backward", "head", gradients_of(rest, whole))
             share = self._of_head.again
-            again = self.exchange.head_again
+            gathers = self.exchange.head_again
             self.blocks.column_backward(
-                chain, "head backward", "head", first, whole, share=share, gathers=again
+                chain, "head backward", "head", first, whole, share=share, gathers=gathers
             )
             self.blocks.compute(chain, "head backward", "head", gradients_of(pre, whole))
         else:
