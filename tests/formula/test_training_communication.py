@@ -113,6 +113,17 @@ def test_expert_all_to_all_carries_each_token_to_its_top_k(imbalance: float) -> 
         assert sizes[purpose] == pytest.approx(8 * 2 * 2 * BSH * imbalance)
 
 
+def test_ranks_tell_each_other_how_many_tokens_they_send() -> None:
+    # 8 bytes for each of 8 experts from each of 8 ranks, once per layer and microbatch, before NCCL's dispatch
+    wanted = job(expert=8, batch=64)
+    counts, sizes = sent(wanted, MOE)
+    assert counts["ep counts"] == 8 * 2
+    assert sizes["ep counts"] == 8 * 2 * 8 * 8 * 8
+    for told in ({"expert_capacity": 1.5}, {"expert_nodes": 1}):  # nothing to tell, or told by the kernels
+        assert "ep counts" not in sent(changed(wanted, **told), MOE)[0]
+    assert "ep counts" not in sent(job(batch=64), MOE)[0]
+
+
 def test_passes_in_pairs_exchange_what_they_exchange_alone() -> None:
     assert sent(job(expert=8, overlap=Overlap(ep=True)), MOE) == sent(job(expert=8), MOE)
 

@@ -128,6 +128,7 @@ class Blocks:
         label = "recompute" if again else "experts"
         self.compute(chain, f"{again}router", label, sum(c.forward for c in route))
         first, last = self._shared(chain, shared, lambda half: sum(c.forward for c in half))
+        chain.communicate(self.exchange.counts())
         self._exchange(chain, "ep dispatch", first, label)
         chain.communicate(self.exchange.expert_gather())
         self.compute(chain, f"{again}experts", label, sum(c.forward for c in experts))
