@@ -113,6 +113,17 @@ def test_expert_all_to_all_carries_each_token_to_its_top_k(imbalance: float) -> 
         assert sizes[purpose] == pytest.approx(8 * 2 * 2 * BSH * imbalance)
 
 
+def test_ranks_tell_each_other_how_many_tokens_they_send() -> None:
+    # 8 bytes for each of 8 experts from each of 8 ranks, once per layer and microbatch, before NCCL's dispatch
+    wanted = job(expert=8, batch=64)
+    counts, sizes = sent(wanted, MOE)
+    assert counts["ep counts"] == 8 * 2
+    assert sizes["ep counts"] == 8 * 2 * 8 * 8 * 8
+    for told in ({"expert_capacity": 1.5}, {"expert_nodes": 1}):  # nothing to tell, or told by the kernels
+        assert "ep counts" not in sent(changed(wanted, **told), MOE)[0]
+    assert "ep counts" not in sent(job(batch=64), MOE)[0]
+
+
 def test_passes_in_pairs_exchange_what_they_exchange_alone() -> None:
     assert sent(job(expert=8, overlap=Overlap(ep=True)), MOE) == sent(job(expert=8), MOE)
 
@@ -236,3 +247,44 @@ def test_an_inner_stage_sends_every_microbatch_on_once_each_way(schedule: str) -
     )
     (sends,) = (c for c in result.collectives if c.purpose == "pp send")
     assert sends.count == 2 * 32 / 2
+
+
+@pytest.mark.parametrize("parallel", [True, False])
+def test_an_extra_prediction_sends_its_layer_its_ends_and_what_joins_its_inputs(parallel: bool) -> None:
+    # Megatron-LM, multi_token_prediction.py: embedding reduced; two hidden states into one product, whose
+    # columns are gathered; a layer; the head.  In units of hidden states of the one microbatch:
+    def volumes(layers: int) -> dict[str, float]:
+        wanted = job(gpus=8, batch=4, tensor=2, sequence_parallel=parallel)
+        return sent(wanted, replace(DENSE, mtp_layers=layers))[1]
+
+    found = {
+        purpose: (size - volumes(0).get(purpose, 0.0)) / BSH
+        for purpose, size in volumes(1).items()
+        if purpose.startswith("tp ")
+    }
+    if parallel:
+        # forward: layer 2, pair 2, columns 1, head 1; backward: layer 2, the cut sequence 1, embedding 1
+        assert found["tp all-gather"] == 2 + 2 + 1 + 1 + 2 + 1 + 1
+        assert found["tp all-gather again"] == 2 + 2 + 1
+        # forward: embedding 1, layer 2; backward: head 1, layer 2, pair 2
+        assert found["tp reduce-scatter"] == 1 + 2 + 1 + 2 + 2
+    else:
+        assert found == {"tp all-reduce": 1 + 2 + 1 + 2 + 2, "tp all-gather": 1}
+
+
+def test_split_passes_of_an_extra_prediction_send_the_same() -> None:
+    arch = replace(DENSE, mtp_layers=1)
+    cut = {"tensor": 2, "pipeline": 2, "sequence_parallel": True}
+    step = simulate(job(**cut), arch, machine(4), predict=priced(50e9), kernel=roofline)  # type: ignore[arg-type]
+    split = job(**cut, schedule="zb-h1")  # type: ignore[arg-type]
+    other = simulate(split, arch, machine(4), predict=priced(50e9), kernel=roofline)
+    volumes = [
+        {
+            name: sum(c.count * c.prediction.size for c in one.collectives if c.purpose == name)
+            for name in ("tp all-gather", "tp all-gather again", "tp reduce-scatter")
+        }
+        for one in (step, other)
+        if one.stage == 1
+    ]
+    assert len(volumes) == 2
+    assert volumes[0] == pytest.approx(volumes[1])

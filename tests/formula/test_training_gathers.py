@@ -12,7 +12,10 @@ from railwright.model import count_parameters
 from railwright.model.architecture import Transformer
 from railwright.spec.lora import Lora
 from railwright.spec.training import TrainingJob
-from railwright.training import simulate
+from railwright.training import peak_memory, simulate
+from railwright.training.activations import layer_kept_parts
+from railwright.training.cached import cached
+from railwright.training.memory import SYSTEM
 from training_cases import BLOCKS, DENSE, LATENTS, MOE, changed, job, machine, priced, roofline, sent
 
 BS = 1024.0
@@ -129,6 +132,22 @@ def test_shared_experts_beside_all_to_alls_gather_in_16_bits() -> None:
     rows = 8 * 2 * BS * LATENTS.hidden
     assert other["tp all-gather"] - one["tp all-gather"] == 2 * rows
     assert one["tp all-gather again"] - other["tp all-gather again"] == rows
+
+
+@pytest.mark.parametrize("software", ["fsdp-2025", "megatron-2025"])
+def test_what_stays_gathered_is_kept_whole(software: str) -> None:
+    # PyTorch's products keep the rows that they read, those of both norms: 7/8 of them more in each layer
+    wanted = changed(cut("bf16", zero=3), software=software)
+    parts = [layer_kept_parts(wanted, DENSE, "dense", how) for how in ("none", "full")]
+    rows = 2 * BS * DENSE.hidden
+    for norm in ("attention norm output", "mlp norm output"):
+        assert parts[0][norm] == rows / (1 if software == "fsdp-2025" else 8)
+    assert parts[1] == {"layer input": rows / 8}
+    many = changed(wanted, micro_batch=16, global_batch=16, sequence=4096)
+    memory = peak_memory(many, DENSE, machine(1).network.fabric, 0)
+    found = cached(many, DENSE, machine(1).network.fabric, 0)
+    assert found is not None
+    assert found.allocated == pytest.approx(memory.total - memory.parts[SYSTEM], rel=0.02)
 
 
 @pytest.mark.parametrize(

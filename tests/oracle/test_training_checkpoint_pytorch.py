@@ -1,4 +1,4 @@
-"""Which products of a layer PyTorch computes again, counted by its own dispatcher."""
+"""Which products of a layer PyTorch computes again and which collectives it sends, counted by itself."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
+from railwright.training import simulate
 from railwright.training.eras import eras
+from training_cases import DENSE, changed, job, machine, priced, roofline
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install torch")
 
@@ -57,3 +59,76 @@ def test_software_with_such_checkpoints_says_so() -> None:
         "xla-2024",
         "xla-2025",
     }
+
+
+GATHER, SCATTER = "all_gather_into_tensor", "reduce_scatter_tensor"
+
+
+def collectives(checkpointed: bool) -> Counter[str]:
+    """What tensor ranks of a sequence-parallel MLP, cut as torchtitan cuts it, send in a step."""
+    import torch.distributed as dist
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.tensor import Replicate, Shard
+    from torch.distributed.tensor.debug import CommDebugMode
+    from torch.distributed.tensor.parallel import (
+        ColwiseParallel,
+        PrepareModuleInput,
+        RowwiseParallel,
+        SequenceParallel,
+        parallelize_module,
+    )
+    from torch.testing._internal.distributed.fake_pg import FakeStore
+    from torch.utils.checkpoint import checkpoint
+
+    class Mlp(torch.nn.Module):  # type: ignore[misc, name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            self.up = torch.nn.Linear(HIDDEN, INNER, bias=False)
+            self.down = torch.nn.Linear(INNER, HIDDEN, bias=False)
+
+        def forward(self, x: Any) -> Any:
+            return self.down(torch.nn.functional.silu(self.up(x)))
+
+    class Block(torch.nn.Module):  # type: ignore[misc, name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            self.norm, self.mlp = torch.nn.RMSNorm(HIDDEN), Mlp()
+
+        def forward(self, x: Any) -> Any:
+            return x + self.mlp(self.norm(x))
+
+    dist.init_process_group("fake", rank=0, world_size=2, store=FakeStore())
+    try:
+        block = parallelize_module(
+            Block(),
+            init_device_mesh("cpu", (2,)),
+            {
+                "norm": SequenceParallel(),
+                "mlp": PrepareModuleInput(input_layouts=(Shard(1),), desired_input_layouts=(Replicate(),)),
+                "mlp.up": ColwiseParallel(),
+                "mlp.down": RowwiseParallel(output_layouts=Shard(1)),
+            },
+        )
+        x = torch.randn(1, ROWS, HIDDEN, requires_grad=True)
+        with CommDebugMode() as sent:
+            out = checkpoint(block, x, use_reentrant=False) if checkpointed else block(x)
+            (out.to_local() if hasattr(out, "to_local") else out).sum().backward()
+        return Counter({str(op).split(".")[-1]: count for op, count in sent.get_comm_counts().items()})
+    finally:
+        dist.destroy_process_group()
+
+
+@pytest.mark.parametrize(("recompute", "checkpointed"), [("none", False), ("full", True)])
+def test_gathers_of_a_block_are_those_of_pytorch(recompute: str, checkpointed: bool) -> None:
+    wanted = job(batch=8, tensor=4, sequence_parallel=True, zero=3, recompute=recompute)
+    used = simulate(
+        changed(wanted, software="fsdp-2025"), DENSE, machine(4), predict=priced(50e9), kernel=roofline
+    )
+    found: Counter[str] = Counter()
+    for one in used.collectives:
+        if one.kind == "tp":
+            found[one.prediction.op] += round(one.count)
+    # 8 layers of two blocks, of which attention's reduction is computed again too; embedding and head
+    mlp = collectives(checkpointed)
+    assert found["all_gather"] == 8 * 2 * mlp[GATHER] + 2
+    assert found["reduce_scatter"] == 8 * (2 * mlp[SCATTER] + checkpointed) + 2

@@ -25,28 +25,32 @@ def embedding_operators(
     sum_and_scatter), derivatives.yaml (index_put_); Megatron-LM, core/tensor_parallel/layers.py,
     VocabParallelEmbedding.
     """
-    h = arch.hidden
-    passes, back = (2, 4) if tp > 1 else (1, 0)
-    table = elementwise("embedding", rows, reads=passes * h, writes=passes * h, back=back * h)
-    elements = float(h * (padded_vocabulary(arch.vocab, tp, arch.vocab_multiple) // tp))
-    summed = rows * h * (2 * ELEMENT + 2 * GRADIENT)
-    gradient = [_table_gradient(ELEMENT * elements + summed, launches=3)]
-    if added:
-        gradient.append(_table_gradient(added * elements, launches=1))
-    forward = [table.forward]
+    h, table = arch.hidden, _table(arch, rows, tp, added)
+    forward, gradient = [table.forward], table.backward_weight
     if arch.position_embeddings:
         local = rows // tp if sequence_parallel else rows
         forward.append(elementwise("positions", local, reads=2 * h, writes=h, back=0).forward)
     if not arch.embedding_norm:
-        return LayerOperators(tuple(forward), table.backward_input, tuple(gradient), ())
+        return LayerOperators(tuple(forward), table.backward_input, gradient, ())
     norm = elementwise("embedding norm", _local(rows, tp, sequence_parallel), reads=h, writes=h, back=3 * h)
     inputs = (*norm.backward_input, *table.backward_input)
-    return LayerOperators((*forward, norm.forward), inputs, tuple(gradient), ())
+    return LayerOperators((*forward, norm.forward), inputs, gradient, ())
 
 
-def _table_gradient(moved: float, launches: int) -> Operator:
-    name = "embedding, weight gradient"
-    return Operator(name, "memory", 0.0, moved, "bf16", phase="backward_weight", launches=launches)
+def _table(arch: Transformer, rows: int, tp: int, added: float, name: str = "embedding") -> Block:
+    """`rows` looked up, and the gradient of the table (`embedding_operators`)."""
+    h = arch.hidden
+    passes, back = (2, 4) if tp > 1 else (1, 0)
+    table = elementwise(name, rows, reads=passes * h, writes=passes * h, back=back * h)
+    elements = float(h * (padded_vocabulary(arch.vocab, tp, arch.vocab_multiple) // tp))
+
+    def gradient(moved: float, launches: int) -> Operator:
+        label, phase = f"{name}, weight gradient", "backward_weight"
+        return Operator(label, "memory", 0.0, moved, "bf16", phase=phase, launches=launches)  # type: ignore[arg-type]
+
+    made = [gradient(ELEMENT * elements + rows * h * (2 * ELEMENT + 2 * GRADIENT), 3)]
+    made += [gradient(added * elements, 1)] if added else []
+    return Block(table.forward, table.backward_input, tuple(made))
 
 
 def head_operators(
@@ -59,6 +63,7 @@ def head_operators(
     narrow: bool = False,
     loss: Loss = "compiled",
     unfused: tuple[Part, ...] = (),
+    added: float = 0.0,
 ) -> LayerOperators:
     """Final norm, the vocabulary-parallel LM head and the softmax cross-entropy loss.
 
@@ -66,10 +71,11 @@ def head_operators(
     narrow it runs in `dtype` too, and casts its input itself (Megatron-LM, TELMHeadColumnParallelLinear)
     loss   how its kernels pass over the logits (`eager.LOSS_MOVED`)
     unfused  parts that run one kernel per operation; of them the norms are here
+    added  as in `embedding_operators`
     Columns per GPU are those of the padded vocabulary over tp.
-    Each multi-token-prediction layer norms its hidden states and the next token's embedding, joins both, and
-    after its layer (one more of the last stage's) runs the shared head again (DeepSeek-V3, arXiv 2412.19437,
-    section 2.2).
+    Each multi-token-prediction layer looks up the next tokens, norms their embeddings and its hidden states,
+    joins both, and after its layer (one more of the last stage's) runs the shared head again (DeepSeek-V3,
+    arXiv 2412.19437, section 2.2; Megatron-LM d98e8a64, core/transformer/multi_token_prediction.py).
     """
     if tp < 1:
         raise PlanError(f"tensor parallel {tp} must be at least 1.")
@@ -79,6 +85,7 @@ def head_operators(
         name = f"mtp {number} "
         h, local = arch.hidden, _local(rows, tp, sequence_parallel)
         split = splits_norms(arch, unfused)
+        blocks.append(_table(arch, rows, tp, added, f"{name}embedding"))
         blocks.append(norm(f"{name}norms", local, 2 * h, split, arch.norm_gain, (2, 1)))
         blocks.append(linear(f"{name}projection", rows, h // tp, 2 * h, dtype))
         blocks += _loss(arch, rows, tp, sequence_parallel, product, name, loss, unfused)

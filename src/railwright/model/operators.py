@@ -44,9 +44,9 @@ from railwright.model.sparse import (
 
 CoreAttention = Literal["flash", "unfused", "unfused without dropout"]
 
-COUNT_LAUNCHES = 14
-"""Kernels and copies that find out how many tokens go where: sums per expert and per rank, the gather of
-counts over the ranks, slices, and four copies to the host.  Counted in Megatron-LM, core/transformer/moe/
+COUNT_LAUNCHES = 13
+"""Kernels and copies that find out how many tokens go where: sums per expert and per rank, slices, and four
+copies to the host, beside the gather of counts over the ranks.  Counted in Megatron-LM, core/transformer/moe/
 token_dispatcher.py, MoEAlltoAllTokenDispatcher.preprocess (dropless)."""
 
 PERMUTE_LAUNCHES = 4

@@ -50,19 +50,21 @@ def layer_tensors(
     attention: CoreAttention = "flash",
     exchanged: bool = False,
     working: float = 0.0,
+    stays: tuple[str, ...] = (),
 ) -> LayerTensors:
     """The tensors of one layer; arguments as `layer_activations`, which `check_cut` must have passed.
 
     kept       `layer_activations` of the same layer without recomputation: sizes of what can be kept [byte]
     exchanged  heads are swapped for tokens around the attention (context parallelism by all-to-all)
     working    bytes that 'flash' attention needs for itself
+    stays      outputs of norms that are kept as they were gathered over tensor ranks, and `kept` so
 
     Read off Megatron-LM's modules (core/transformer/transformer_layer.py, attention.py, multi_latent_
     attention.py, mlp.py, moe/) and, for attention that is not fused, off Megatron-DeepSpeed's of 2022
     (megatron/model/transformer.py).  Tensors below a megabyte are left out.
     """
     arch = made_as(arch, layer)
-    tape = Tape(arch, rows, kept, tp, tp if sequence_parallel else 1)
+    tape = Tape(arch, rows, kept, tp, tp if sequence_parallel else 1, stays)
     mixer, mlp = PARTS[layer]
     before, out = INPUT, "mlp norm input" if mlp else OUTPUT
     if mixer == "attention":
@@ -82,9 +84,16 @@ class Tape:
     """Writes a layer's operators one after another."""
 
     def __init__(
-        self, arch: Transformer, rows: float, kept: Mapping[str, float], tp: int, split: int
+        self,
+        arch: Transformer,
+        rows: float,
+        kept: Mapping[str, float],
+        tp: int,
+        split: int,
+        stays: tuple[str, ...] = (),
     ) -> None:
         self.arch, self.rows, self.kept, self.tp, self.split = arch, rows, kept, tp, split
+        self.stays = stays
         self.full = ELEMENT * rows * arch.hidden
         self.part = self.full / split
         self.masks = kept.get("dropout masks", 0.0) / 2
@@ -120,7 +129,9 @@ class Tape:
         return default, self.kept.get(name, default)
 
     def norm(self, of: str, out: str) -> None:
-        self.normed((of,), {out: self.size(out, self.part)}, of, out.removesuffix(" output"))
+        whole = out in self.stays
+        held = self.kept.get(out, self.full) / self.split if whole else self.kept.get(out, self.part)
+        self.normed((of,), {out: (self.part, held)}, of, out.removesuffix(" output"))
 
     def normed(
         self, reads: tuple[str, ...], makes: Mapping[str, tuple[float, float]], of: str, group: str
@@ -144,7 +155,7 @@ class Tape:
         self.op((of,), {**inner, out: size}, (of, *inner))
 
     def gathered(self, out: str) -> str:
-        """The rows of all tensor ranks, by name; the backward pass gathers them again.
+        """The rows of all tensor ranks, by name; the backward pass gathers them again, unless they stay.
 
         Attention and an MLP that share a norm gather its output each for itself.
         """
@@ -153,9 +164,17 @@ class Tape:
         whole = f"{out}, gathered"
         if whole in self.gradients:
             whole = f"{out}, gathered twice"
+        if out in self.stays:
+            self.op((out,), {whole: self.size(out, self.full)})
+            self.groups[whole] = out
+            return whole
         size = self.kept.get(out, self.part) * self.split
         self.op((out,), {whole: (self.full, size)}, beside=(0.0, size))
         return whole
+
+    def read(self, out: str, gathered: str) -> str:
+        """What a product keeps of what it read: the rows of one tensor rank, or all of them."""
+        return gathered if out in self.stays else out
 
     def product(self, of: str, out: str, size: tuple[float, float], keeps: str, *weights: float) -> None:
         self.op((of,), {out: size}, (keeps,), weights=weights)
@@ -251,13 +270,13 @@ class Tape:
         weight = ((made + gates) * arch.hidden,)
         beside = {"attention gates": self.wide("attention gates", gates)} if gates else {}
         if not arch.qk_norm:
-            self.op((of,), {QKV: (size, size), **beside}, (norm,), weights=weight)
+            self.op((of,), {QKV: (size, size), **beside}, (self.read(norm, of),), weights=weight)
             return QKV
         before = "query and key before norm"
         apart = 0.0 if arch.value_norm or arch.shared_values else ELEMENT * self.rows * values
         normed = ELEMENT * self.rows * made - apart
         parts = {before: (normed, normed), **({"values": (apart, apart)} if apart else {}), **beside}
-        self.op((of,), parts, (norm,), weights=weight)
+        self.op((of,), parts, (self.read(norm, of),), weights=weight)
         reads = (before, "values") if apart else (before,)
         self.normed(reads, {QKV: (size, size)}, before, "query and key norm")
         return QKV
@@ -303,7 +322,8 @@ class Tape:
         up = (2 if arch.gated else 1) * arch.ffn / self.tp
         first = self.mlp_norm(before)
         of = self.gathered(first)
-        self.product(of, "mlp up output", self.wide("mlp up output", up), first, up * arch.hidden)
+        kept = self.read(first, of)
+        self.product(of, "mlp up output", self.wide("mlp up output", up), kept, up * arch.hidden)
         inner = arch.ffn / self.tp
         self.activation("mlp up output", "mlp product", self.wide("mlp product", inner))
         down = inner * arch.hidden

@@ -28,6 +28,7 @@ from railwright.training.end_activations import (
     joined_kept,
 )
 from railwright.training.eras import eager_parts, era_of
+from railwright.training.gathers import gathered_whole
 from railwright.training.lora_kept import adapters_keep, is_needed, of_mlp
 from railwright.training.narrow import scaling_of
 from railwright.training.schedule import SHARED, in_pairs, order_name, route_of
@@ -192,6 +193,8 @@ def layer_kept_parts(
     )
     if recompute == "full":
         return kept
+    whole = (name for name in gathered_whole(job, arch, kind) if name in kept)
+    kept = kept | {name: kept[name] * layout.tensor for name in whole}
     if recompute == "selective" and (saves := era_of(job).saves):
         # JAX computes the rest again from the layer's input: PaXML saves the output projection too
         # (SAVE_QKV_OUT_PROJ), MaxText does not (save_qkv_proj).  Source: NVIDIA/dgxc-benchmarking

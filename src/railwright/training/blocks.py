@@ -128,6 +128,7 @@ class Blocks:
         label = "recompute" if again else "experts"
         self.compute(chain, f"{again}router", label, sum(c.forward for c in route))
         first, last = self._shared(chain, shared, lambda half: sum(c.forward for c in half))
+        chain.communicate(self.exchange.counts())
         self._exchange(chain, "ep dispatch", first, label)
         chain.communicate(self.exchange.expert_gather())
         self.compute(chain, f"{again}experts", label, sum(c.forward for c in experts))
@@ -165,7 +166,7 @@ class Blocks:
         gathered = self._joined(kind)
         self._block_backward(chain, f"{mixer} backward", mixer, attention, own, gathered)
         if result_first:
-            for width in gathered_again(attention, self.widths) if self.sp else ():
+            for width in gathered_again(attention, self.widths) if self.exchange.again else ():
                 chain.communicate(self.exchange.gathering(AGAIN, width, self.exchange.gathers.again))
             self.compute(chain, LAST_WEIGHTS, mixer, sum(c.weight for c in attention))
 
@@ -239,7 +240,8 @@ class Blocks:
                 self.compute(chain, name, kind, gradients_of([column.product], whole))
             else:
                 share = self.exchange.gathers.again
-                self.column_backward(chain, name, kind, column.product, whole, column.width, share)
+                again = self.exchange.again
+                self.column_backward(chain, name, kind, column.product, whole, column.width, share, again)
             self.compute(chain, name, kind, gradients_of(column.before, whole))
 
     def column_backward(
@@ -251,17 +253,19 @@ class Blocks:
         whole: bool,
         width: int | None = None,
         share: float = 1.0,
+        gathers: bool = False,
     ) -> None:
         """Gradients of a column-parallel product: gather its input again, reduce its input gradient.
 
-        width  of its input, where it is not the hidden width; share  of 16 bits in which it is gathered
+        width    of its input, where it is not the hidden width
+        share    of 16 bits in which it is gathered; gathers  whether it is
         Only a weight gradient needs the input again.
         Source: Megatron-LM, core/tensor_parallel/layers.py, LinearWithGradAccumulationAndAsyncCommunication;
         megatron/mpu/layers.py, ColumnParallelLinearWithAsyncAllreduce, since September 2021 (16c90445).
         """
         weight = cost.weight if whole else 0.0
         again = NOTHING
-        if self.sp and whole and cost.learns and cost.name not in STAYING:
+        if gathers and whole and cost.learns and cost.name not in STAYING:
             again = self.exchange.gathering(AGAIN, width, share)
         if self.beside:
             chain.beside(again, name, kind, cost.input)

@@ -25,6 +25,7 @@ from railwright.training.activations import attention_kept, layer_kept_parts, sc
 from railwright.training.allocator import Requests, play
 from railwright.training.deepspeed import runs_engine
 from railwright.training.eras import era_of
+from railwright.training.gathers import gathered_whole
 from railwright.training.lora_kept import is_needed, with_adapters_kept
 from railwright.training.memory import GIB, SYSTEM
 from railwright.training.one_copy import weighs_one_byte
@@ -280,6 +281,7 @@ def _plan(job: TrainingJob, arch: Transformer, kind: Layer, recompute: Recompute
         attention=attention_kept(job),
         working=scores_once(job, arch),
         exchanged=layout.context > 1 and layout.context_kind == "all-to-all",
+        stays=gathered_whole(job, arch, kind),
     )
     groups = tensors.groups
 

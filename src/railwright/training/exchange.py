@@ -23,9 +23,12 @@ from railwright.training.communication import (
     routed_size,
 )
 from railwright.training.eras import era_of
-from railwright.training.gathers import gathers_of
+from railwright.training.gathers import gathers_again, gathers_of
 from railwright.training.lanes import PASSED_ON
 from railwright.training.narrow import scaling_of
+
+COUNT_BYTES = 8.0
+"""Bytes of one expert's count of tokens."""
 
 RECEIVED = "pp gather"
 """Purpose of the all-gather of a pass's input (`Exchange.received`)."""
@@ -42,6 +45,8 @@ class Exchange:
         self.inside = job.layout.expert_cut
         self.size = activation_size(job, arch)
         self.gathers = gathers_of(job)
+        self.again = self.sp and gathers_again(job)
+        self.head_again = self.sp and gathers_again(job, of_head=True)
 
     def gathering(self, purpose: str = "tp all-gather", width: int | None = None, share: float = 1.0) -> Comm:
         """Hidden states of all tensor ranks, before a column-parallel product under sp.
@@ -103,6 +108,19 @@ class Exchange:
         inside = self.prices.comm("ep", purpose + PASSED_ON, "all_to_all", local, "ep_local")
         longer = max(inside.seconds - between.seconds, 0.0)
         return between, inside._replace(seconds=longer, wire=min(inside.wire, longer))
+
+    def counts(self) -> Comm:
+        """How many tokens every rank has for every expert, before NCCL's all-to-all of them.
+
+        Fixed capacities need none; DeepEP's and HybridEP's kernels count themselves.
+        Source: Megatron-LM d98e8a64, core/transformer/moe/token_dispatcher.py, preprocess (int64, gathered
+        over the ranks that exchange tokens; of ranks that cut experts too here over one of each).
+        """
+        job = self.job
+        if job.layout.expert == 1 or job.expert_nodes is not None or job.expert_capacity is not None:
+            return NOTHING
+        size = COUNT_BYTES * self.arch.experts * job.layout.expert
+        return self.prices.comm("ep", "ep counts", "all_gather", size, "ep")
 
     def expert_gather(self) -> Comm:
         """Tokens of all tensor ranks come together before a cut expert.

@@ -17,7 +17,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from railwright.model.architecture import Transformer
 from railwright.model.kernels import ELEMENT
+from railwright.model.pattern import PARTS, Layer
 from railwright.spec.training import TrainingJob
 from railwright.training.blockwise import SENT
 from railwright.training.casts import compiled_casts
@@ -69,6 +71,35 @@ def gathers_of(job: TrainingJob) -> Gathers:
 def head_gathers(job: TrainingJob) -> Gathers:
     """What the head gathers: in 8 bits only where it multiplies in them."""
     return gathers_of(job) if "head" in job.dtype_also else WHOLE
+
+
+def gathers_again(job: TrainingJob, of_head: bool = False) -> bool:
+    """Whether inputs of column-parallel products are gathered again for their weight gradients, or those of
+    the head.
+
+    Megatron-LM's layers do.  PyTorch's DTensors keep what they gathered, and where a layer is computed again
+    whole that gather serves, also under XLA, which else keeps a rank's own part; where operators are computed
+    again, gathers are among them.
+    Source: PyTorch, torch/_functorch/partitioners.py, force_save_collectives; both counted in
+    tests/oracle/test_training_checkpoint_pytorch.py.
+    """
+    era, layout = era_of(job), job.layout
+    if era.launcher == "inductor":
+        return layout.recompute == "selective" and not of_head
+    reused = not era.repeats and layout.recompute == "full" and layout.recompute_layers is None
+    return of_head or not reused
+
+
+def gathered_whole(job: TrainingJob, arch: Transformer, kind: Layer) -> tuple[str, ...]:
+    """Outputs of norms that a layer keeps as its products gathered them, where these keep what they read:
+    those of grouped attention and of a dense MLP, each with a norm of its own."""
+    layout = job.layout
+    keeps = era_of(job).launcher == "inductor" and layout.sequence_parallel and layout.tensor > 1
+    if not keeps or arch.norms_per_layer == 1:
+        return ()
+    mixer, mlp = PARTS[kind]
+    attention = mixer == "attention" and arch.attention == "gqa"
+    return ("attention norm output",) * attention + ("mlp norm output",) * (mlp == "dense")
 
 
 def input_share(job: TrainingJob, product: str) -> float:

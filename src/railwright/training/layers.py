@@ -119,4 +119,5 @@ def head_of(job: TrainingJob, arch: Transformer) -> LayerOperators:
         narrow="head" in job.dtype_also,
         loss=loss_of(job),
         unfused=eager_parts(job),
+        added=_added(job),
     )

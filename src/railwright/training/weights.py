@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from railwright.model.pattern import PARTS, Layer
 from railwright.training.chain import Chain
 from railwright.training.costs import Cost, expert_sections, gathered_again, sections
 from railwright.training.exchange import Exchange
-from railwright.training.gathers import Gathers
 
 AGAIN = "tp all-gather again"
 """Purpose of a gather of inputs that the forward pass gathered before: for weight gradients alone."""
@@ -25,17 +24,15 @@ def weight_gradients(
     layers: Mapping[Layer, list[Cost]],
     head: list[Cost] | None,
     exchange: Exchange,
-    gathered: bool,
     widths: Mapping[str, int | None],
-    of_head: Gathers,
+    of_head: Iterable[tuple[int | None, float]],
 ) -> Chain:
     """The weight gradients of a chunk alone.
 
     kinds     of its layers in order; layers  what they cost
     head      what the head costs, where it is in the chunk
-    gathered  their inputs are gathered again first (sequence parallelism)
     widths    of latent attention (`costs.latent_widths`)
-    of_head   what the head gathers
+    of_head   width and share of 16 bits of what the head gathers again (`head.gathered_for_weights`)
     """
     chain = Chain()
     blocks: list[tuple[int, str, str, list[Cost]]] = []
@@ -55,10 +52,11 @@ def weight_gradients(
     for layer, name, kind, found in blocks:
         chain.at_layer(layer)
         seconds = sum(c.weight for c in found)
-        if gathered and kind != "grouped":
-            share = (of_head if kind == "head" else exchange.gathers).again
-            for width in gathered_again(found, widths):
-                chain.communicate(exchange.gathering(AGAIN, width, share))
+        again: Iterable[tuple[int | None, float]] = of_head if kind == "head" else ()
+        if exchange.again and kind not in ("grouped", "head"):
+            again = [(width, exchange.gathers.again) for width in gathered_again(found, widths)]
+        for width, share in again:
+            chain.communicate(exchange.gathering(AGAIN, width, share))
         chain.compute(name, "experts" if kind == "grouped" else kind, seconds)
     chain.flush()
     return chain

@@ -22,12 +22,11 @@ from railwright.training.costs import (
     KernelTime,
     costs,
     gradients_of,
-    head_split,
 )
 from railwright.training.eras import Pace, era_of
 from railwright.training.exchange import Exchange
 from railwright.training.fused import summing_biases, summing_gradients
-from railwright.training.gathers import head_gathers
+from railwright.training.head import gathered_for_weights, head_backward, head_forward
 from railwright.training.host import (
     CATCHING_UP,
     WHOLE_PASS,
@@ -74,7 +73,6 @@ class Work:
         self.turns = exchanging and self.together
         self.ahead = not arch.is_moe or job.expert_capacity is not None
         self.exchange = Exchange(job, arch, prices)
-        self._of_head = head_gathers(job)
         self.lockstep = Lockstep(job, prices)
         era = era_of(job)
         self._layers: dict[Layer, list[Cost]] = {}
@@ -184,10 +182,7 @@ class Work:
             chain.add(self._forward_part(kind, launched))
         chain.at_layer(len(chunk.layers))
         if chunk.head:
-            pre, first, rest = head_split(self._head)
-            self.blocks.compute(chain, "head", "head", sum(c.forward for c in pre))
-            self.blocks.gather(chain, "head", "head", first.forward, share=self._of_head.inputs)
-            self.blocks.compute(chain, "head", "head", sum(c.forward for c in rest))
+            head_forward(chain, self.blocks, self._head)
         chain.flush()
         return chain
 
@@ -216,11 +211,7 @@ class Work:
         chain, whole = Chain(), gradients == "both"
         chain.at_layer(len(chunk.layers))
         if chunk.head:
-            pre, first, rest = head_split(self._head)
-            self.blocks.compute(chain, "head backward", "head", gradients_of(rest, whole))
-            share = self._of_head.again
-            self.blocks.column_backward(chain, "head backward", "head", first, whole, share=share)
-            self.blocks.compute(chain, "head backward", "head", gradients_of(pre, whole))
+            head_backward(chain, self.blocks, self._head, whole)
         else:
             chain.communicate(self.exchange.received())
         again, queue = layers_again(self.job, self.arch, chunk), Queue()
@@ -247,9 +238,8 @@ class Work:
     def _weights(self, chunk: Chunk) -> Chain:
         """Gradients of weights in a pass of their own, without what a host that runs ahead waits for."""
         head = self._head if chunk.head else None
-        chain = weight_gradients(
-            chunk.layers, self._layers, head, self.exchange, self.sp, self.blocks.widths, self._of_head
-        )
+        of_head = gathered_for_weights(self.blocks, self._head)
+        chain = weight_gradients(chunk.layers, self._layers, head, self.exchange, self.blocks.widths, of_head)
         if chunk.layers and not self.ahead and not self.job.launch_blocking:
             known = [self._launches[kind] for kind in chunk.layers]
             last = sum(one.weight for one in known)
