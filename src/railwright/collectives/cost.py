@@ -38,6 +38,7 @@ class Cost:
     """Algorithm, protocol and terms of one collective of one group.
 
     filling  latency of the pipeline that a message fills and drains [s]
+    hides    time of the wire behind which latency of steps hides [s]
     slot     how long the busiest PCIe slot carries it, at the rate that NCCL counts on [s]
     """
 
@@ -47,6 +48,7 @@ class Cost:
     terms: tuple[Term, ...]
     filling: float
     slot: float = 0.0
+    hides: float = 0.0
 
     @property
     def time(self) -> float:
@@ -85,11 +87,12 @@ def collective(
         if inside >= network
         else "solved on the fabric at the rate NCCL's payload can use"
     )
+    hides = rule.hiding(op, group, network / usable, inside / usable)
     terms = (
         Term("launch", family.launch, "kernel launch and hand-shakes beyond NCCL's own latencies"),
         Term(
             "steps",
-            max(0.0, latency - rule.hiding(op, group, network / usable, inside / usable)),
+            max(0.0, latency - hides),
             f"{algorithm} steps with {protocol} over {group.nodes} node(s)",
         ),
         Term("bandwidth", bandwidth, why),
@@ -101,7 +104,7 @@ def collective(
     )
     carried = size * rule.wire(protocol) / usable_share(family, profile)
     slot = carried * wires.slot * group.lane / group.usable_lane
-    return Cost(algorithm, protocol, family, terms, filling, slot)
+    return Cost(algorithm, protocol, family, terms, filling, slot, hides)
 
 
 def point_to_point(

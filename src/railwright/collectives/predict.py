@@ -146,6 +146,7 @@ def _one(
         rare_low=rare_low,
         rare_high=rare_high,
         filling=cost.filling,
+        hides=cost.hides,
         slot=cost.slot,
     )
 

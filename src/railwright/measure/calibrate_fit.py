@@ -38,8 +38,8 @@ class Part:
     filling    (P,) latency of the pipeline that a message fills (`collectives.algorithm`) [s]
     posting    (P,) what the proxies take to post the messages where that is beyond the wire, else 0 [s]
     bandwidth  (P,) bandwidth term at usable 1 [s]
+    hides      (P,) share of the bandwidth term behind which the latency `filling` hides; 0: `steps` stay
     family     as shipped, for the form of its ramp
-    hides      share of the bandwidth term behind which the latency `filling` hides; 0: steps stay as they are
     """
 
     log: str
@@ -53,12 +53,12 @@ class Part:
     filling: Floats
     posting: Floats
     bandwidth: Floats
+    hides: Floats
     family: Family
-    hides: float = 0.0
 
     def only(self, keep: NDArray[np.bool_]) -> Part:
         """The same curve with some of its points."""
-        names = ("size", "measured", "steps", "filling", "posting", "bandwidth")
+        names = ("size", "measured", "steps", "filling", "posting", "bandwidth", "hides")
         return replace(self, **{name: getattr(self, name)[keep] for name in names})
 
 
@@ -140,7 +140,7 @@ def times(part: Part, values: Values) -> Floats:
     family, across = replace(part.family, ramp=values["ramp"]), part.nodes > 1
     pairs = zip(part.filling.tolist(), wire.tolist(), strict=True)
     ramp = np.array([ramp_seconds(family, filling, bandwidth, across) for filling, bandwidth in pairs])
-    steps = np.maximum(0.0, part.filling - part.hides * wire) if part.hides else part.steps
+    steps = np.where(part.hides > 0, np.maximum(0.0, part.filling - part.hides * wire), part.steps)
     found: Floats = values["launch"] + steps + np.maximum(0.0, part.posting - wire) + wire + ramp
     return found
 

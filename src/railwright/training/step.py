@@ -19,7 +19,7 @@ from railwright.model.pattern import kind_of
 from railwright.spec.training import TrainingJob
 from railwright.training.breakdown import critical, shares, used
 from railwright.training.buckets import buckets_of
-from railwright.training.communication import Predict, Prices, gradient_bytes, stage_size
+from railwright.training.communication import Predict, Prices, stage_size
 from railwright.training.constants import ErrorBand, error_band, family_of
 from railwright.training.cost_model import CostModel
 from railwright.training.costs import KernelTime
