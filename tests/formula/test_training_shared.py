@@ -13,6 +13,7 @@ from railwright.training.eras import Pace
 from railwright.training.result import StepResult
 from railwright.training.shared import hides_behind_shared
 from training_cases import DENSE, MOE, job, machine, priced
+from training_laws import exposed
 
 SHARED = replace(MOE, shared_experts=1, shared_ffn=4096)
 BESIDE = Overlap(shared=True, dp=False)
@@ -30,10 +31,6 @@ def step(cut: TrainingJob, seconds: float) -> StepResult:
         kernel=lambda operator: KERNEL if operator.kind in ("gemm", "grouped_gemm") else 0.0,
         pace=Pace(host=0.0),
     )
-
-
-def exposed(result: StepResult, kind: str) -> float:
-    return sum(share.exposed for share in result.shares if share.kind == kind)
 
 
 def cut(**more: object) -> TrainingJob:
