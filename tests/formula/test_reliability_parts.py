@@ -20,7 +20,7 @@ from railwright.reliability.checkpointing import (
     storage_bandwidth,
     written_at,
 )
-from railwright.reliability.constants import DAY, YEAR, constants, restart_time
+from railwright.reliability.constants import constants, restart_time
 from railwright.reliability.fabric_faults import Mending, network_faults, step_time
 from railwright.reliability.lemons import worst_tenth
 from railwright.reliability.parts import age_factor, components, fatal_flaps, stalls, stock
@@ -28,7 +28,7 @@ from railwright.reliability.replay import Trace, concurrent, shortage, spares
 from railwright.spec import load_study_text
 from railwright.spec.reliability import Checkpoint, Flaps, Recovery, Reliability
 from railwright.spec.starters import template
-from railwright.units import show_count, show_time
+from railwright.units import DAY, YEAR, show_count, show_time
 from reliability_cases import asking, catalog, machine, study
 
 

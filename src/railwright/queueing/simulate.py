@@ -17,6 +17,7 @@ import numpy as np
 from railwright.errors import PlanError
 from railwright.queueing.jobs import Job
 from railwright.queueing.place import Allocation, Policy, Site, check_size, place
+from railwright.units import DAY, HOUR
 
 DEPTH = 50
 """Jobs behind the first that are looked at for a gap (Slurm's bf_max_job_test does the same; its default is
@@ -35,8 +36,8 @@ class Failures:
     """
 
     rate: float = 0.0
-    repair: float = 86400.0
-    checkpoint: float = 3600.0
+    repair: float = DAY
+    checkpoint: float = HOUR
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ from railwright.training.allocator import Requests, play
 from railwright.training.deepspeed import runs_engine
 from railwright.training.eras import era_of
 from railwright.training.lora import is_needed, with_inner
-from railwright.training.memory import GIB, SYSTEM
+from railwright.training.memory import SYSTEM
 from railwright.training.one_copy import weighs_one_byte
 from railwright.training.replay import Plans, Replay, layers_of
 from railwright.training.replay_deepspeed import DeepSpeedReplay
@@ -36,6 +36,7 @@ from railwright.training.schedule import order_name, route_of, schedule
 from railwright.training.sizes import Sizes, data_parallel, microbatches, tokens_of
 from railwright.training.stages import StageShape, stage_shapes
 from railwright.training.tape import LayerPlan
+from railwright.units import GIB
 
 STEPS = 2
 """The second step's passes find the optimizer's states where the first one's tensors were."""
