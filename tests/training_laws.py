@@ -24,8 +24,3 @@ def one_thing_at_a_time(step: StepResult) -> None:
     for spans in lanes.values():
         for (_, end), (start, _) in pairwise(sorted(spans)):
             assert start >= end - 1e-9 * step.step_time
-
-
-def exposed(step: StepResult, kind: str) -> float:
-    """What the step waits for a kind of work. [s]"""
-    return sum(share.exposed for share in step.shares if share.kind == kind)

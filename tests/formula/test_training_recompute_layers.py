@@ -21,7 +21,6 @@ from railwright.training.memory import SYSTEM
 from railwright.training.result import StepResult
 from railwright.training.stages import stage_shapes
 from training_cases import DENSE, MOE, changed, job, machine, priced, roofline
-from training_laws import exposed
 
 FABRIC, CAPACITY = machine(4).network.fabric, 80e9
 MTP = replace(MOE, mtp_layers=1, layers=7)
@@ -145,7 +144,7 @@ def test_launches_of_layers_that_keep_all_are_in_time_before_tokens_are_routed_a
 
     def host(layers: int) -> float:
         one = some(layers, batch=32, expert=8, overlap=Overlap(dp=False))
-        return exposed(simulate(one, MOE, machine(4), **free), "host")  # type: ignore[arg-type]
+        return simulate(one, MOE, machine(4), **free).exposed("host")  # type: ignore[arg-type]
 
     assert host(4) == pytest.approx((host(0) + host(8)) / 2, rel=1e-9)
 

@@ -13,7 +13,6 @@ from railwright.training.eras import Pace
 from railwright.training.result import StepResult
 from railwright.training.shared import hides_behind_shared
 from training_cases import DENSE, MOE, job, machine, priced
-from training_laws import exposed
 
 SHARED = replace(MOE, shared_experts=1, shared_ffn=4096)
 BESIDE = Overlap(shared=True, dp=False)
@@ -40,15 +39,15 @@ def cut(**more: object) -> TrainingJob:
 def test_short_all_to_alls_hide_wholly_behind_shared_experts() -> None:
     # forward the first product runs beside dispatch and the second beside combine; backward two kernels each
     waits, hides = (step(cut(overlap=o), 0.2 * KERNEL) for o in (Overlap(dp=False), BESIDE))
-    assert exposed(waits, "ep") == pytest.approx(8 * 4 * 0.2 * KERNEL)
-    assert exposed(hides, "ep") == pytest.approx(0.0, abs=1e-9)
+    assert waits.exposed("ep") == pytest.approx(8 * 4 * 0.2 * KERNEL)
+    assert hides.exposed("ep") == pytest.approx(0.0, abs=1e-9)
     assert hides.step_time < waits.step_time
 
 
 def test_long_ones_show_what_is_longer_than_shared_experts() -> None:
     seconds = 10 * KERNEL
     waits, hides = (step(cut(overlap=o), seconds) for o in (Overlap(dp=False), BESIDE))
-    saved = exposed(waits, "ep") - exposed(hides, "ep")
+    saved = waits.exposed("ep") - hides.exposed("ep")
     # of 8 layers 2 kernels forward and 4 backward, stretched while communication runs
     assert 8 * 6 * KERNEL <= saved <= 8 * 6 * KERNEL * 1.25
     assert hides.step_time >= waits.step_time - saved

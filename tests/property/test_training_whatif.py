@@ -26,7 +26,6 @@ from railwright.training.eras import pace_of
 from railwright.training.whatif import share_changes, what_ifs
 from railwright.training.whatif_machine import at_rate
 from training_cases import DENSE, MOE, job, machine, priced
-from training_laws import exposed
 
 LLAMA = load_model("llama-3.1-8b")
 PLANS = [
@@ -355,7 +354,7 @@ def test_a_study_compares_shares_of_one_stage() -> None:
 def test_free_launches_are_those_of_a_graph_of_the_whole_step(arch, plan) -> None:  # type: ignore[no-untyped-def]
     steps = asked(arch, plan)
     free = steps["Kernel launches free (CUDA graphs)"]
-    assert exposed(free, "host") == 0.0
+    assert free.exposed("host") == 0.0
     graphed = plan.model_copy(update={"cuda_graphs": ("step",)})
     assert free.step_time == pytest.approx(simulate(graphed, arch, machine()).step_time, rel=1e-12)
     rows = {one.name for one in what_ifs(graphed, arch, machine())}
