@@ -10,10 +10,11 @@ import time
 from dataclasses import replace
 
 from railwright.reliability import spares, stepfun
-from railwright.reliability.constants import DAY, YEAR, constant
+from railwright.reliability.constants import constant
 from railwright.reliability.formulas import job_mtti
 from railwright.reliability.montecarlo import Fault, Process, simulate
 from railwright.reliability.replay import shortage
+from railwright.units import DAY, YEAR
 
 NODES = 4096
 RATE = 3.789

@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from railwright.model import parse_config
+from railwright.model import layer_activations, parse_config
 
 ROWS = json.loads((Path(__file__).parent / "data" / "model_families.json").read_text())["rows"]
 """What transformers counted of small configs of each family (tests/oracle/test_model_transformers.py)."""
@@ -69,3 +69,8 @@ def saved(folder, **changes):
     path = folder / "config.json"
     path.write_text(json.dumps(config))
     return path
+
+
+def kept_bytes(*layer, **how):
+    """All that `layer_activations` says a layer keeps. [byte]"""
+    return sum(layer_activations(*layer, **how).values())

@@ -17,8 +17,14 @@ Dimension = Literal["bandwidth", "size", "length", "power", "time", "flop rate"]
 
 GIGABIT = 1e9 / 8
 """One Gb/s [byte/s]."""
+HOUR, DAY = 3600.0, 86400.0
+"""[s]"""
 HOURS_OF_YEAR = 8766.0
 """Of 365.25 days [h]."""
+YEAR = HOURS_OF_YEAR * HOUR
+"""[s]"""
+GIB = 2.0**30
+"""One GiB [byte]."""
 
 _SI = {"": 1.0, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15}
 _BINARY = {"Ki": 2.0**10, "Mi": 2.0**20, "Gi": 2.0**30, "Ti": 2.0**40, "Pi": 2.0**50}

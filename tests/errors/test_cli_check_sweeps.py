@@ -18,7 +18,7 @@ nccl: {algorithm: tree}
 
 
 def test_a_sweep_that_no_algorithm_asked_for_can_run_is_warned_of(tmp_path: Path) -> None:
-    """Before, the study was called correct, and the report of `run` said that it cannot work."""
+    """`check` says what the report of `run` would."""
     file = tmp_path / "s.yaml"
     file.write_text(TEXT, encoding="utf-8")
     done = CliRunner().invoke(app, ["check", str(file)])

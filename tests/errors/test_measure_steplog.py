@@ -88,7 +88,7 @@ def test_another_layout() -> None:
 
 
 def test_a_text_that_is_no_log_that_is_read_is_told_which_logs_are(tmp_path: Path) -> None:
-    """Before, a training log without steps was asked for nccl-tests' columns alone."""
+    """It may have been meant as any of them."""
     file = tmp_path / "job.log"
     file.write_text("epoch 1/500 | loss: 2.1\nepoch 2/500 | loss: 2.0\n")
     said = CliRunner().invoke(app, ["compare", str(file), "rail-240"])
@@ -98,7 +98,7 @@ def test_a_text_that_is_no_log_that_is_read_is_told_which_logs_are(tmp_path: Pat
 
 
 def test_a_step_behind_half_a_million_lines_is_found(tmp_path: Path) -> None:
-    """Before, a training log was none whose first 400,000 lines were NCCL's words of many ranks."""
+    """NCCL's words of many ranks alone fill 400,000 lines before it."""
     file = tmp_path / "job.log"
     file.write_text("NCCL INFO Channel 00/0 : 0[0] -> 1[1]\n" * 500_000 + MEGATRON)
     assert is_step_log(file)

@@ -58,7 +58,6 @@ def test_an_interval_shorter_than_its_checkpoint() -> None:
 
 
 def test_a_job_that_never_gets_on() -> None:
-    """Before, a traceback."""
     with pytest.raises(PlanError, match=r"is interrupted every .*: it never gets on"):
         ask(asking(interruptions=1e7))
 
@@ -144,7 +143,7 @@ def test_the_command_answers_in_words_and_in_json(tmp_path: Path) -> None:
     ],
 )
 def test_check_refuses_what_goodput_would(tmp_path: Path, section: str, said: str) -> None:
-    """Before, each of them was called correct, and `run` refused it after minutes."""
+    """At once, where `run` would after minutes."""
     file = tmp_path / "s.yaml"
     file.write_text(TEXT + f"  {section}\n", encoding="utf-8")
     done = CliRunner().invoke(app, ["check", str(file)])

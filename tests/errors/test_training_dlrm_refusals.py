@@ -53,7 +53,7 @@ def test_what_fills_a_gpu_without_any_table_is_named(model: Recommender, batch: 
 
 
 def test_replicated_tables_must_fit_every_gpu() -> None:
-    """Before, nobody asked where all tables are replicated, and one sharded one got less than nothing."""
+    """No sharded one is there to ask what is left."""
     huge = Recommender("huge", (200_000_000,) * 8, (1,) * 8, 128, 16, (128,), (1,), "dot")
     with pytest.raises(PlanError, match=r"the 8 tables below replicate_below take .* lower replicate_below"):
         step(ranking(replicate_below="900 TiB"), huge)

@@ -14,6 +14,7 @@ from railwright.training import simulate
 from railwright.training.plan import check
 from serving_jobs import job as serving_job
 from training_cases import BLOCKS, DELTA, DENSE, KIMI, LIGHTNING, changed, job, machine
+from training_laws import adds_up
 
 FABRIC = machine(2).network.fabric
 
@@ -48,6 +49,8 @@ def test_linear_attention_is_split_over_data_and_stages_alone(arch: object) -> N
 
 @pytest.mark.parametrize("arch", [BLOCKS, DELTA])
 def test_what_they_can(arch: object) -> None:
+    """However they are cut, a step computes the same."""
+    whole = simulate(job(), arch, machine(1), must_fit=False)  # type: ignore[arg-type]
     for layout in (
         {"context": 2, "tensor": 2},
         {"tensor": 2, "sequence_parallel": True, "pipeline": 2},
@@ -55,7 +58,8 @@ def test_what_they_can(arch: object) -> None:
         {"recompute": "full"},
     ):
         step = simulate(job(**layout), arch, machine(1), must_fit=False)  # type: ignore[arg-type]
-        assert step.step_time > 0
+        adds_up(step)
+        assert step.model_flops == whole.model_flops
 
 
 def test_serving_them_is_refused_in_one_place() -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from asbuilt_wirings import cables
 from railwright.asbuilt.read import read, read_names, read_tables, recognised
 
 DATA = Path(__file__).parent.parent / "data" / "asbuilt"
@@ -15,12 +16,6 @@ FORMS = {
     "small.iblinkinfo": "iblinkinfo",
     "small.iblinkinfo-l": "iblinkinfo",
 }
-
-
-def cables(wiring):
-    """Each cable by the names of its ends."""
-    name = [node.name for node in wiring.nodes]
-    return sorted((name[k.a], k.a_port, name[k.b], k.b_port) for k in wiring.links)
 
 
 @pytest.mark.parametrize("form", FORMS)

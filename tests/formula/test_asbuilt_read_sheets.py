@@ -5,13 +5,8 @@ import zipfile
 
 import pytest
 
+from asbuilt_wirings import cables
 from railwright.asbuilt.read import read, recognised
-
-
-def cables(wiring):
-    name = [node.name for node in wiring.nodes]
-    return sorted((name[k.a], k.a_port, name[k.b], k.b_port) for k in wiring.links)
-
 
 OURS = """cable,tier,from,from_port,to,to_port,rate_bytes_per_s,length_m,state
 1,node-leaf,server-01/nic-0,1,leaf-01,1,50000000000.0,3.0,ok

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from fabric_cases import built
 from railwright import fabric
 from railwright.audit import audit, blast_radius, findings, lines
 from railwright.audit.result import Audit, FaultDomain
@@ -23,11 +24,6 @@ META = {
     "family": "fat-tree", "switch": "th4-400g", "tiers": 2, "servers_per_group": 2,
     "spine_switch": "arista-7800-576", "spines": 16, "spare_spines": 2,
 }  # fmt: skip
-
-
-def built(servers: int, server: str, catalog=CATALOG, faults: tuple[Fault, ...] = (), **network) -> Fabric:
-    cluster = Cluster(servers=servers, server=server, compute=ComputeNetwork(**network), faults=faults)
-    return fabric.build(cluster, catalog)
 
 
 def edr() -> Fabric:

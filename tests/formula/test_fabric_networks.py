@@ -7,6 +7,7 @@ from dataclasses import fields
 import numpy as np
 import pytest
 
+from fabric_cases import built
 from railwright import fabric
 from railwright.catalog import load_catalog
 from railwright.fabric import Kind, Role
@@ -15,10 +16,6 @@ from railwright.spec.study import Cluster, ComputeNetwork, Fault, ServiceNetwork
 
 CATALOG = load_catalog()
 COMPUTE = ComputeNetwork(family="rail-optimised", switch="qm9700")
-
-
-def built(servers: int, server: str = "dgx-h100", **network):
-    return fabric.build(Cluster(servers=servers, server=server, compute=ComputeNetwork(**network)), CATALOG)
 
 
 def four(**networks):

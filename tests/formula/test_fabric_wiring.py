@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from fabric_cases import built
 from railwright import fabric
 from railwright.catalog import load_catalog
 from railwright.fabric import Kind, Role
@@ -20,12 +21,6 @@ def with_parts(**parts):
     """The shipped catalogue with some parts added: kind=[part, ...]."""
     return replace(
         CATALOG, **{k: {**getattr(CATALOG, k), **{p.name: p for p in v}} for k, v in parts.items()}
-    )
-
-
-def built(servers: int, server: str = "dgx-h100", switch: str = "qm9700", catalog=CATALOG, **network):
-    return fabric.build(
-        Cluster(servers=servers, server=server, compute=ComputeNetwork(switch=switch, **network)), catalog
     )
 
 
@@ -121,7 +116,7 @@ def test_rail_only_joins_no_two_rails():
 def test_two_ports_of_a_nic_go_to_two_leaves_of_its_rail():
     dual = replace(CATALOG.nics["cx7-400"], name="dual-200", rate=25e9, ports=2)
     server = replace(CATALOG.servers["dgx-h100"], name="dual", nic="dual-200")
-    f = built(4, "dual", "qm8700", with_parts(nics=[dual], servers=[server]), family="rail-optimised")
+    f = built(4, "dual", with_parts(nics=[dual], servers=[server]), switch="qm8700", family="rail-optimised")
     cables = f.role == Role.NODE_LEAF
     assert np.count_nonzero(cables) == 4 * 16
     assert f.port_a[cables].tolist() == [1, 2] * 32
@@ -148,7 +143,7 @@ def test_gpus_share_nics_evenly(gpus, nics):
 @pytest.mark.parametrize("server", ["workstation-4x-l40s", "workstation-2x-l40s"])
 def test_gpus_without_scale_up_meet_on_the_host(server):
     # over their own PCIe 4.0 x16, whatever the NIC beside them has: 16 lanes of 3.0, or 8
-    f = built(2, server, "sn3700c", family="single-switch")
+    f = built(2, server, switch="sn3700c", family="single-switch")
     inside = f.role == Role.SCALE_UP
     assert (f.rate[inside] == 31.5e9).all()
     assert any("no scale-up link" in note for note in f.notes)
@@ -157,7 +152,7 @@ def test_gpus_without_scale_up_meet_on_the_host(server):
 def test_a_gpu_reaches_its_nic_through_the_slower_slot():
     """An L40S has PCIe 4.0, the ConnectX-7 beside it 5.0; a B300 and its ConnectX-8 both have 6.0."""
     for server, switch, rate in (("server-8x-l40s", "qm9700", 31.5e9), ("dgx-b300", "q3400-ra", 121e9)):
-        f = built(2, server, switch, family="single-switch")
+        f = built(2, server, switch=switch, family="single-switch")
         assert (f.rate[f.role == Role.PCIE] == rate).all()
 
 

@@ -211,7 +211,7 @@ def test_rates_become_steps_by_the_jobs_own_tokens() -> None:
 
 
 def test_one_line_of_warm_up_gets_no_verdict() -> None:
-    """Before, the compilation of a first step was judged as the job's pace."""
+    """A first step compiles: it says nothing of the job's pace."""
     found = compared([9 * predicted()])
     assert (found.verdict, found.count, found.explanations) == ("not judged", 1, ())
     (said, *_) = words(found)
@@ -232,7 +232,7 @@ def test_many_times_as_long_is_no_share(times: float, says: str) -> None:
 
 
 def test_hugging_faces_fifth_version_prints_strings(tmp_path: Path) -> None:
-    """Before, such a log was asked for nccl-tests' columns."""
+    """Strings where numbers were: it is a training log all the same."""
     said = (
         "{'train_runtime': '7767', 'train_samples_per_second': '4.12', 'train_steps_per_second': '0.257', "
         "'train_loss': '0.1762', 'epoch': '142.9'}"
@@ -244,7 +244,7 @@ def test_hugging_faces_fifth_version_prints_strings(tmp_path: Path) -> None:
 @pytest.mark.parametrize("batch", [64, 480, 2048])
 @pytest.mark.parametrize("seconds", [0.3137, 1.4321, 14.049, 70.3])
 def test_rounded_figures_are_of_the_jobs_batch(tmp_path: Path, batch: int, seconds: float) -> None:
-    """Before, three decimals made 2,046 sequences of 2,048, and the log another job's or a ramp."""
+    """Three decimals of a step make 2,046 sequences of 2,048: no other job, and no ramp."""
     each = f"iter time (s): {seconds:0.3f} samples/sec: {batch / seconds:0.3f}"
     run = {
         "train_runtime": round(1000 * seconds, 4),
@@ -357,7 +357,7 @@ def test_a_last_batch_that_is_not_full_is_no_other_job(tmp_path: Path) -> None:
 
 
 def test_a_job_started_again_on_other_gpus_is_another(tmp_path: Path) -> None:
-    """Before, what the last start said stood for the steps of the first: twice the step, 'slower'."""
+    """What the last start says of itself says nothing of the steps of the first."""
     start = "using world size: {}, tensor-model-parallel size: 2, pipeline-model-parallel size: 1\n"
     line = " iteration {:8d}/ 500 | elapsed time per iteration (ms): {:.1f} | global batch size:   64 |\n"
     one = 1e3 * predicted()

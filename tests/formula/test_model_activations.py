@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from model_configs import kept_bytes
 from railwright.errors import PlanError
 from railwright.model import (
     head_activation_bytes,
@@ -16,11 +17,6 @@ from railwright.model import (
 GIB = 2**30
 GPT = load_model("gpt-3-175b")
 TRILLION = replace(GPT, layers=128, hidden=25600, heads=160, kv_heads=160, head_dim=160, ffn=102400)
-
-
-def kept_bytes(*layer, **how):
-    """All that a layer keeps. [byte]"""
-    return sum(layer_activations(*layer, **how).values())
 
 
 def korthikanti(arch, **kwargs):

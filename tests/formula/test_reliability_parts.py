@@ -20,7 +20,7 @@ from railwright.reliability.checkpointing import (
     storage_bandwidth,
     written_at,
 )
-from railwright.reliability.constants import DAY, YEAR, constants, restart_time
+from railwright.reliability.constants import constants, restart_time
 from railwright.reliability.fabric_faults import Mending, network_faults, step_time
 from railwright.reliability.lemons import worst_tenth
 from railwright.reliability.parts import age_factor, components, fatal_flaps, stalls, stock
@@ -28,7 +28,7 @@ from railwright.reliability.replay import Trace, concurrent, shortage, spares
 from railwright.spec import load_study_text
 from railwright.spec.reliability import Checkpoint, Flaps, Recovery, Reliability
 from railwright.spec.starters import template
-from railwright.units import show_count, show_time
+from railwright.units import DAY, YEAR, show_count, show_time
 from reliability_cases import asking, catalog, machine, study
 
 
@@ -307,14 +307,14 @@ def test_an_elastic_job_loses_less() -> None:
 
 
 def test_a_job_on_part_of_a_server_stands_on_the_nics_of_its_own_gpus() -> None:
-    """Before, one GPU was interrupted by the NICs and cables of all eight."""
+    """NICs and cables of the server's other GPUs interrupt other jobs."""
     job = study().jobs[0].model_copy(update={"gpus": 1, "layout": type(study().jobs[0].layout)()})
     held = stock(machine().network.fabric, job)
     assert (held.units["gpu"], held.units["nic"], held.units["link"]) == (1, 1, 1)
 
 
 def test_an_interval_beyond_the_run_costs_no_more_than_the_run() -> None:
-    """Before, a checkpoint every 300 days took a tenth of a run of a few hours."""
+    """A run of a few hours cannot lose more than it has done, however long the interval."""
     wanted = asking(checkpoint=Checkpoint.model_validate({"interval": "300 d"}), spares=50)
     short = wanted.model_copy(update={"jobs": (wanted.jobs[0].model_copy(update={"tokens": 1e9}),)})
     assert goodput(short, machine(), catalog(), network=False).ettr > 0.998

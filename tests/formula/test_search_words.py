@@ -128,7 +128,7 @@ def test_reasons_are_those_that_move_a_share_as_it_moved() -> None:
     base = {"tensor": 2, "sequence_parallel": True, "sequence": 4096}
     wide = {**base, "tensor": 4}
     exposed = [
-        {s.kind: s.exposed for s in simulate(j, WIDE, machine(2)).shares}["tp"]
+        simulate(j, WIDE, machine(2)).exposed("tp")
         for j in (job(**base), job(**wide), job(**wide, overlap=hidden))
     ]
     assert exposed[2] < exposed[0] < exposed[1]

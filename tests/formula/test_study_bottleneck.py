@@ -83,7 +83,7 @@ def test_communication_beside_compute_that_sets_the_step_is_the_bottleneck(told)
     """46 % of its instants compute and 26 % wait for gathers, but only faster gathers shorten it."""
     result = told["fsdp"]
     step = result.variants[0].jobs[0].step
-    compute = sum(s.exposed for s in step.shares if s.kind == "compute")
+    compute = step.exposed("compute")
     assert compute > step.exposed_share * step.step_time
     rows = {row.name: row.effect for row in result.what_ifs}
     assert rows[FREE_COMMUNICATION] > max(rows[INFINITE_COMPUTE], rows[FREE_LAUNCHES], rows[FREE_WORK])

@@ -235,7 +235,7 @@ def test_both_ends_of_a_pipeline_reduce_a_tied_embedding(tensor: int) -> None:
         assert (one.count, one.prediction.ranks, one.prediction.op) == (1, 2, "all_reduce")
         assert one.prediction.size == 4 * 32000 * 1024 / tensor
         assert sum(s.exposed for s in result.shares) == pytest.approx(result.step_time)
-        exposed = {s.kind: s.exposed for s in result.shares}["dp"]
+        exposed = result.exposed("dp")
         assert exposed >= one.prediction.time * (1 - 1e-9)
 
 

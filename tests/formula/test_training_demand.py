@@ -272,7 +272,7 @@ def test_a_study_on_a_gpu_without_records_lies_in_the_range_without_one(
     ],
 )
 def test_a_pace_of_other_gpus_is_told(gpu: str, says: str) -> None:
-    """docs/training/demand.md; before, an MI300X got what NVIDIA's GPUs reach without a word."""
+    """docs/training/demand.md: an MI300X is told that it gets what NVIDIA's GPUs reach."""
     asked = ["demand", "--model", "llama-3.1-8b", "--tokens", "1e12", "--gpu", gpu, "--gpus", "64"]
     text = " ".join(CliRunner().invoke(app, asked).output.split())
     assert says in text

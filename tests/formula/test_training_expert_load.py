@@ -95,7 +95,7 @@ def test_a_balance_that_does_nothing_is_told_once() -> None:
 @pytest.mark.parametrize("expert", [1, 2, 8])
 @pytest.mark.parametrize("capacity", [1.0, 1.25, 4.0])
 def test_a_capacity_alone_is_no_doubt_about_a_balance(capacity: float, expert: int) -> None:
-    """Before, the capacity was taken for the load of an imbalance of 1 and called more than a GPU can get."""
+    """A capacity is what an expert may take, not what it gets: it cannot be more than there is."""
     assert not doubts(asked(1.0, expert).model_copy(update={"expert_capacity": capacity}), MOE, 2)
 
 

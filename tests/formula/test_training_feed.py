@@ -171,7 +171,7 @@ def test_the_whole_run_loads_so_long_by_hand(more: float) -> None:
 
 
 def test_check_tells_what_loads_for_years_and_refuses_what_does_for_ever(tmp_path: Path) -> None:
-    """Before, both studies were called correct without a word, and `run` refused the second."""
+    """`check` says what `run` would: the first is warned of, the second refused."""
     file = tmp_path / "s.yaml"
     file.write_text(STUDY.format(data="{prepare: 10 h}"))
     said = CliRunner().invoke(app, ["check", str(file)])

@@ -24,10 +24,6 @@ OPERATION, MODULE, EXPERT = (constant(f"host_{name}_seconds") for name in ("oper
 H100 = machine().gpu
 
 
-def exposed(result: object) -> float:
-    return sum(s.exposed for s in result.shares if s.kind == "host")  # type: ignore[attr-defined]
-
-
 def test_a_dense_layer_is_its_calls_and_operations() -> None:
     # forward: 4 products and attention; 2 norms, rotary, 2 residuals, activation
     known = launch_times(layer_operators(DENSE, "dense", 1024, 1024), H100)
@@ -141,8 +137,10 @@ def test_compiled_layers_are_launched_at_a_kernel_s_price_and_no_python_s() -> N
 def test_a_job_that_launches_bind_is_shorter_where_its_layers_are_compiled(software) -> None:
     bound = changed(job(), seq=256, micro_batch=1)
     eager = simulate(changed(bound, software="fsdp-2023"), DENSE, machine())
-    assert exposed(eager) > 0.3 * eager.step_time
-    assert exposed(simulate(changed(bound, software=software), DENSE, machine())) < 0.5 * exposed(eager)
+    assert eager.exposed("host") > 0.3 * eager.step_time
+    assert simulate(changed(bound, software=software), DENSE, machine()).exposed(
+        "host"
+    ) < 0.5 * eager.exposed("host")
 
 
 def test_no_launch_is_shown_where_compute_hides_it() -> None:
@@ -175,12 +173,13 @@ def test_experts_wait_per_layer_and_dense_models_over_both_passes() -> None:
     one = job(batch=32, overlap=Overlap(dp=False))
     dense = simulate(one, DENSE, machine(4), **free)  # type: ignore[arg-type]
     known = launch_times(layer_operators(DENSE, "dense", 1024, 1024), H100)
-    assert exposed(dense) == pytest.approx(8 * (known.forward + known.backward), rel=1e-3)
+    assert dense.exposed("host") == pytest.approx(8 * (known.forward + known.backward), rel=1e-3)
     wanted = job(batch=32, expert=8, overlap=Overlap(dp=False))
     known = launch_times(layer_operators(MOE, "moe", 1024, 1024, ep=8), H100)
     moe = simulate(wanted, MOE, machine(4), **free)  # type: ignore[arg-type]
     # four all-to-alls and the gather of counts
-    assert exposed(moe) == pytest.approx(8 * (known.forward + known.backward + 5 * OPERATION), rel=1e-3)
+    launches = 8 * (known.forward + known.backward + 5 * OPERATION)
+    assert moe.exposed("host") == pytest.approx(launches, rel=1e-3)
 
 
 @pytest.mark.parametrize("schedule", ["zb-h1", "zb-v"])
@@ -191,7 +190,7 @@ def test_a_split_pass_waits_for_the_launches_of_a_whole_one(arch, cut, schedule)
         simulate(job(batch=96, overlap=Overlap(dp=False), schedule=one, **cut), arch, machine(4), **free)
         for one in ("1f1b", schedule)
     )
-    assert exposed(split) == pytest.approx(exposed(whole), rel=1e-6)
+    assert split.exposed("host") == pytest.approx(whole.exposed("host"), rel=1e-6)
 
 
 @pytest.mark.parametrize("rate", [80e9, 320e9])
@@ -224,7 +223,7 @@ def test_the_host_launches_on_while_activations_are_copied(
         simulate(one, DENSE, machine(), predict=priced(0.0), kernel=lambda _: seconds)
         for one in (plain, copied)
     ]
-    waited = [exposed(step) for step in steps]
+    waited = [step.exposed("host") for step in steps]
     if waits:
         assert waited[1] < waited[0], "the forward pass waits for its copies"
     else:
@@ -258,7 +257,7 @@ def test_graphs_take_launches_from_the_host() -> None:
 
 def test_long_kernels_leave_no_trace_of_the_host() -> None:
     step = simulate(job(), DENSE, machine(4), predict=priced(50e9), kernel=lambda operator: 1e-3)
-    assert exposed(step) == 0.0
+    assert step.exposed("host") == 0.0
     assert all(e.lane != "host" for e in step.timeline.events)
 
 
@@ -277,9 +276,9 @@ def test_where_launches_block_every_call_is_waited_for(recompute: str) -> None:
         for one in (job, blocked)
     )
     again = known.forward if recompute == "full" else 0.0
-    assert exposed(ahead) == 0.0
-    assert exposed(waited) == pytest.approx(4 * 8 * (known.forward + known.backward + again))
-    assert waited.step_time - ahead.step_time == pytest.approx(exposed(waited))
+    assert ahead.exposed("host") == 0.0
+    assert waited.exposed("host") == pytest.approx(4 * 8 * (known.forward + known.backward + again))
+    assert waited.step_time - ahead.step_time == pytest.approx(waited.exposed("host"))
 
 
 def test_a_host_that_waits_hides_nothing() -> None:

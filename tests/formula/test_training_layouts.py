@@ -94,8 +94,8 @@ def test_a_ring_is_hidden_where_attention_takes_as_long() -> None:
     busy = {s.kind: s.busy for s in hidden.shares}["cp"]
     assert busy == pytest.approx(8 * (3 * 0.5e-3 + 3 * 1.0e-3))
     # backward hops of 1 ms beside blocks of 1 ms, slowed by 1.189: none is waited for
-    assert {s.kind: s.exposed for s in hidden.shares}["cp"] == pytest.approx(0.0, abs=1e-9)
-    assert {s.kind: s.exposed for s in exposed.shares}["cp"] == pytest.approx(busy)
+    assert hidden.exposed("cp") == pytest.approx(0.0, abs=1e-9)
+    assert exposed.exposed("cp") == pytest.approx(busy)
 
 
 def whole(parameters: float) -> float:
@@ -214,7 +214,7 @@ def test_prefetched_parameters_hide_behind_the_layer_before() -> None:
             predict=priced(2 * per_layer * 31 / 32 / 0.5e-3, 0.0),
             kernel=slow,
         )
-        return {s.kind: s.exposed for s in result.shares}["dp"]
+        return result.exposed("dp")
 
     assert exposed(1) < 0.35 * exposed(0)
 

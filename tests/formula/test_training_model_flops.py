@@ -56,7 +56,7 @@ def test_they_are_the_products_that_run(lora: Lora | None) -> None:
 
 
 def test_utilisation_is_made_with_them() -> None:
-    """Before, adapters had the FLOPs of full training, and up to half as much utilisation again."""
+    """With the FLOPs of full training, utilisation of adapters would be up to half as much again."""
     full, thin = (
         simulate(changed(job(), lora=lora), DENSE, machine(), predict=priced(50e9), kernel=roofline)
         for lora in (None, QKV)

@@ -163,8 +163,9 @@ def test_what_runs_again_is_launched_again() -> None:
     module, operation = constant("host_module_seconds"), constant("host_operation_seconds")
     assert known.again == pytest.approx(2 * module + 2 * operation)
     step = simulate(again("mlp", batch=32, overlap=Overlap(dp=False)), DENSE, machine(4), **free)  # type: ignore[arg-type]
-    host = sum(share.exposed for share in step.shares if share.kind == "host")
-    assert host == pytest.approx(LAYERS * (known.forward + known.backward + known.again), rel=1e-3)
+    assert step.exposed("host") == pytest.approx(
+        LAYERS * (known.forward + known.backward + known.again), rel=1e-3
+    )
 
 
 def test_the_host_waits_for_counts_again_where_tokens_are_routed_again() -> None:
@@ -175,7 +176,7 @@ def test_the_host_waits_for_counts_again_where_tokens_are_routed_again() -> None
         one = again(*modules, batch=32, expert=8, overlap=Overlap(dp=False))
         step = simulate(one, MOE, machine(4), **free)  # type: ignore[arg-type]
         found = [event for event in step.timeline.events if event.lane == "host"]
-        return len({event.start for event in found}), sum(s.exposed for s in step.shares if s.kind == "host")
+        return len({event.start for event in found}), step.exposed("host")
 
     assert waits()[0] == waits("moe_act")[0] == LAYERS + 1
     count, seconds = waits("moe")

@@ -144,8 +144,7 @@ def test_launches_of_layers_that_keep_all_are_in_time_before_tokens_are_routed_a
 
     def host(layers: int) -> float:
         one = some(layers, batch=32, expert=8, overlap=Overlap(dp=False))
-        found = simulate(one, MOE, machine(4), **free)  # type: ignore[arg-type]
-        return sum(share.exposed for share in found.shares if share.kind == "host")
+        return simulate(one, MOE, machine(4), **free).exposed("host")  # type: ignore[arg-type]
 
     assert host(4) == pytest.approx((host(0) + host(8)) / 2, rel=1e-9)
 

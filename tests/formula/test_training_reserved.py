@@ -30,7 +30,8 @@ from railwright.training.cached import (
     requests_of,
     reserved,
 )
-from railwright.training.memory import GIB, peak_memory
+from railwright.training.memory import peak_memory
+from railwright.units import GIB
 from training_cases import DENSE, job, machine, priced, wide
 
 FABRIC = machine(4).network.fabric

@@ -266,5 +266,5 @@ def test_all_stages_of_an_even_pipeline_wait_alike_and_the_first_is_told() -> No
     ]
     assert steps[0].stage == 0
     for one in steps:
-        bubble = {s.kind: s.exposed for s in one.shares}["bubble"]
+        bubble = one.exposed("bubble")
         assert bubble == pytest.approx((4 - 1) * 2 * (1e-3 + 2e-3), rel=1e-6)

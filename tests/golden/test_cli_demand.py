@@ -19,7 +19,7 @@ def shown(*arguments: str) -> list[str]:
 
 
 def test_several_gpus_are_lines_of_one_table_and_then_one_table_each() -> None:
-    """Before, they stood side by side, and every cell broke into pieces of a few letters."""
+    """Side by side, cells would break into pieces of a few letters in 80 columns."""
     gpus = [word for gpu in MANY for word in ("--gpu", gpu)]
     lines = shown("-m", "llama-3.1-70b", "-t", "1e13", "--days", "30", *gpus)
     assert lines[0].split() == ["middle", "each", "sustains", "GPUs", "GPU-hours", "time", "power", "kWh"]

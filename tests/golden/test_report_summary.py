@@ -201,7 +201,7 @@ def test_a_wide_enough_terminal_keeps_the_table():
 
 
 def test_jobs_of_different_bands_have_a_line_each():
-    """Before, the second job was given the band of the first."""
+    """The band is of the job's own family of records, not of the study's first job."""
     result = example_result()
     first = result.variants[0].jobs[0]
     wide = replace(first, name="pretrain", step=replace(first.step, error_low=0.71, error_high=1.3))

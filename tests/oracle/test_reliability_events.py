@@ -77,7 +77,7 @@ CASES = {
 
 @pytest.mark.parametrize("name", CASES)
 def test_closed_form_and_monte_carlo_train_as_single_events_do(name: str) -> None:
-    """Before, the closed form: 0.53 where 0.59 is right, 0.79 for 0.76, 0.92 for 0.91, 0.77 for 0.76."""
+    """Beyond the first order too: storage a day ago, work found spoiled late."""
     mtti, kinds, block, interval, lag, every, stored_lag, reload = CASES[name]
     events = share_trained(mtti, kinds, block, interval, lag, 60_000, every, stored_lag, reload)
     beyond = stored_lag if every else lag

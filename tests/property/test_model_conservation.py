@@ -5,12 +5,12 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from model_configs import kept_bytes
 from railwright.model import (
     Transformer,
     count_parameters,
     flops_per_token,
     head_operators,
-    layer_activations,
     layer_operators,
     layer_parameters,
 )
@@ -19,11 +19,6 @@ from railwright.model.pattern import layer_kinds
 from railwright.model.sparse import PROJECTIONS
 
 POWERS = (1, 2, 4, 8)
-
-
-def kept_bytes(*layer, **how):
-    """All that a layer keeps. [byte]"""
-    return sum(layer_activations(*layer, **how).values())
 
 
 @st.composite

@@ -88,7 +88,7 @@ def test_an_elastic_job_agrees_with_its_closed_form() -> None:
 
 
 def test_an_elastic_job_that_fails_often_agrees_too() -> None:
-    """Before, a replica counted as out while the whole job stood still as well: 0.750 here."""
+    """A replica counts as out once the others train; from its failure on it would be 0.750."""
     saving, elastic = Checkpoints(1.0, 100.0), Elastic(1 / 4, 900.0)
     process = Process(1800.0, (Fault(1.0, 260.0),), saving, elastic=elastic)
     found = simulate(process, 3000 * 1800.0, samples=400, seed=5).ettr
@@ -176,7 +176,7 @@ def test_fewer_failures_and_quicker_recoveries_never_hurt(mtti: float, recovery:
 
 
 def test_a_checkpoint_that_is_long_in_writing_costs_what_is_simulated() -> None:
-    """Before, to first order: 0.614 here."""
+    """To first order it would be 0.614."""
     saving = Checkpoints(17.0, 1015.0, lag=990.0)
     found = simulate(Process(HOUR, (Fault(1.0, 10.0),), saving), 3000 * HOUR, samples=400, seed=6).ettr
     assert ettr(Figures(HOUR, 10.0, saving)) == pytest.approx(found.mean(), abs=1.5e-3)
@@ -192,7 +192,7 @@ def test_a_checkpoint_that_is_long_in_writing_costs_what_is_simulated() -> None:
 def test_the_longest_recovery_gives_the_ratio_wanted_with_these_checkpoints(
     mtti: float, block: float, interval: float, lag: float, wanted: float
 ) -> None:
-    """Before, neither the lag nor the interval that the study asks for counted."""
+    """With the lag, and the interval that the study asks for."""
     figures = Figures(mtti, 600.0, Checkpoints(block, interval, lag * interval), spoiled=20.0)
     recovery = longest_recovery(figures, wanted)
     assert ettr(replace(figures, recovery=recovery)) == pytest.approx(wanted)
@@ -200,7 +200,6 @@ def test_the_longest_recovery_gives_the_ratio_wanted_with_these_checkpoints(
 
 @pytest.mark.parametrize("interval", [600.0, 1e6])
 def test_failures_beyond_what_a_float_holds_leave_no_time_to_train(interval: float) -> None:
-    """Before, a traceback."""
     assert ettr_renewal(0.5, 900.0, 500.0, interval) == 0.0
     assert best_interval(0.5, 500.0) == 0.5
     assert longest_recovery(Figures(0.5, 900.0, Checkpoints(500.0, interval)), 0.9) == -math.inf

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from dataclasses import replace
-from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
@@ -17,6 +15,7 @@ from railwright.training.lockstep import WAIT
 from railwright.training.placement import place
 from railwright.training.result import StepResult
 from training_cases import DENSE, MOE, job, machine, priced, roofline
+from training_laws import adds_up, one_thing_at_a_time
 
 EVEN = {kind: replace(arch, vocab=32768) for kind, arch in (("dense", DENSE), ("moe", MOE))}
 """A vocabulary that needs no padding under any tensor parallelism here."""
@@ -82,22 +81,14 @@ def stepped(wanted: TrainingJob, arch: Transformer, bandwidth: float) -> StepRes
 @given(jobs(), st.sampled_from([5e9, 50e9]))
 def test_every_instant_belongs_to_one_share(drawn: tuple[TrainingJob, Transformer], bandwidth: float) -> None:
     result = stepped(*drawn, bandwidth)
-    assert sum(s.exposed for s in result.shares) == pytest.approx(result.step_time, rel=1e-9)
-    assert all(s.exposed >= -1e-12 for s in result.shares)
+    adds_up(result)
     assert result == stepped(*drawn, bandwidth)
 
 
 @settings(max_examples=30, deadline=None)
 @given(jobs())
 def test_one_lane_of_one_rank_does_one_thing_at_a_time(drawn: tuple[TrainingJob, Transformer]) -> None:
-    result = stepped(*drawn, 50e9)
-    lanes: dict[tuple[int, str], list[tuple[float, float]]] = defaultdict(list)
-    for event in result.timeline.events:
-        lanes[(event.rank, event.lane)].append((event.start, event.end))
-    for spans in lanes.values():
-        spans.sort()
-        for (_, end), (start, _) in pairwise(spans):
-            assert start >= end - 1e-9 * result.step_time
+    one_thing_at_a_time(stepped(*drawn, 50e9))
 
 
 @settings(max_examples=30, deadline=None)

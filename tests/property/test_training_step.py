@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from itertools import pairwise
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -14,6 +11,7 @@ from railwright.training import simulate
 from railwright.training.lanes import Task, run
 from railwright.training.result import StepResult
 from training_cases import DENSE, MOE, job, machine, priced, roofline
+from training_laws import adds_up, one_thing_at_a_time
 
 overlaps = st.builds(Overlap, dp=st.booleans(), tp=st.booleans(), ep=st.booleans(), pp=st.booleans())
 
@@ -47,8 +45,7 @@ def stepped(wanted: TrainingJob, bandwidth: float, latency: float = 20e-6) -> St
 @given(jobs(), st.sampled_from([5e9, 50e9, 400e9]))
 def test_every_instant_belongs_to_one_share(wanted: TrainingJob, bandwidth: float) -> None:
     result = stepped(wanted, bandwidth)
-    assert sum(s.exposed for s in result.shares) == pytest.approx(result.step_time, rel=1e-9)
-    assert all(s.exposed >= -1e-12 for s in result.shares)
+    adds_up(result)
     for share in result.shares:
         if share.kind != "bubble":
             assert share.exposed <= share.busy + 1e-9 * result.step_time
@@ -58,13 +55,7 @@ def test_every_instant_belongs_to_one_share(wanted: TrainingJob, bandwidth: floa
 @given(jobs(), st.sampled_from([5e9, 50e9]))
 def test_one_lane_of_one_rank_does_one_thing_at_a_time(wanted: TrainingJob, bandwidth: float) -> None:
     result = stepped(wanted, bandwidth)
-    lanes: dict[tuple[int, str], list[tuple[float, float]]] = defaultdict(list)
-    for event in result.timeline.events:
-        lanes[(event.rank, event.lane)].append((event.start, event.end))
-    for spans in lanes.values():
-        spans.sort()
-        for (_, end), (start, _) in pairwise(spans):
-            assert start >= end - 1e-9 * result.step_time
+    one_thing_at_a_time(result)
     assert max(e.end for e in result.timeline.events) <= result.step_time * (1 + 1e-9)
     order = [(e.rank, e.start) for e in result.timeline.events]
     assert order == sorted(order)

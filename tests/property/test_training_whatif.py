@@ -354,7 +354,7 @@ def test_a_study_compares_shares_of_one_stage() -> None:
 def test_free_launches_are_those_of_a_graph_of_the_whole_step(arch, plan) -> None:  # type: ignore[no-untyped-def]
     steps = asked(arch, plan)
     free = steps["Kernel launches free (CUDA graphs)"]
-    assert sum(share.exposed for share in free.shares if share.kind == "host") == 0.0
+    assert free.exposed("host") == 0.0
     graphed = plan.model_copy(update={"cuda_graphs": ("step",)})
     assert free.step_time == pytest.approx(simulate(graphed, arch, machine()).step_time, rel=1e-12)
     rows = {one.name for one in what_ifs(graphed, arch, machine())}

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +10,7 @@ from numpy.typing import NDArray
 
 import network_fabrics as hand
 from network_systems import random_system
+from other_process import printed
 from railwright.fabric.graph import Role
 from railwright.network import Network, solve
 from railwright.network.maxmin import FluidSystem, compiled_rates, finish_times, max_min_rates
@@ -66,14 +64,6 @@ def test_all_to_all_of_mixed_sizes_with_a_failed_uplink(routing: str) -> None:
     assert solve(Network(fabric, routing), traffic).finish == pytest.approx(slow, rel=1e-9)  # type: ignore[arg-type]
 
 
-def run(code: str, **environment: str | None) -> str:
-    settings = {k: v for k, v in (os.environ | environment).items() if v is not None}
-    done = subprocess.run(
-        [sys.executable, "-c", code], env=settings, capture_output=True, text=True, check=True, timeout=120
-    )
-    return done.stdout.strip()
-
-
 def test_a_240_gpu_all_to_all_needs_no_numba() -> None:
     code = f"""
 import sys; sys.path.insert(0, {str(Path(hand.__file__).parent)!r})
@@ -87,4 +77,4 @@ for pxn in (True, False):
         assert solve(Network(fabric, routing), traffic).exact
 print("numba" in sys.modules)
 """
-    assert run(code) == "False"
+    assert printed(code) == "False"

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from other_process import printed
 from railwright.network import kernel_cache
 from railwright.network.kernel_cache import cache_folder, source_hash
 
@@ -40,14 +39,6 @@ print(kernel(2.0), sum(getattr(kernel, "stats").cache_hits.values()))
 """
 
 
-def run(code: str, **environment: str | None) -> str:
-    settings = {k: v for k, v in (os.environ | environment).items() if v is not None}
-    done = subprocess.run(
-        [sys.executable, "-c", code], env=settings, capture_output=True, text=True, check=True, timeout=120
-    )
-    return done.stdout.strip()
-
-
 def script(folder: Path) -> Path:
     """A copy of the package with one small kernel in it, as a file: numba caches nothing of `-c`."""
     shutil.copytree(PACKAGE, folder / "railwright", ignore=shutil.ignore_patterns("__pycache__"))
@@ -56,11 +47,13 @@ def script(folder: Path) -> Path:
 
 
 def run_small(file: Path, **environment: str | None) -> str:
-    return run(f"import sys, runpy; sys.path.insert(0, {str(file.parent)!r}); import small", **environment)
+    return printed(
+        f"import sys, runpy; sys.path.insert(0, {str(file.parent)!r}); import small", **environment
+    )
 
 
 def test_both_kernels_answer_without_a_home_and_every_kernel_file_stands_alone() -> None:
-    assert run(BOTH, HOME=None, XDG_CACHE_HOME=None, NUMBA_CACHE_DIR=None) == ANSWER
+    assert printed(BOTH, HOME=None, XDG_CACHE_HOME=None, NUMBA_CACHE_DIR=None) == ANSWER
     for name in KERNELS:
         text = (PACKAGE / "network" / f"{name}.py").read_text()
         ours = [line for line in text.splitlines() if "railwright" in line and "import" in line]
@@ -69,10 +62,10 @@ def test_both_kernels_answer_without_a_home_and_every_kernel_file_stands_alone()
 
 def test_both_kernels_are_loaded_by_the_second_process_and_answer_alike(tmp_path: Path) -> None:
     folder = str(tmp_path / "cache")
-    assert run(BOTH, NUMBA_CACHE_DIR=folder) == ANSWER
+    assert printed(BOTH, NUMBA_CACHE_DIR=folder) == ANSWER
     files = {path: path.stat().st_mtime_ns for path in Path(folder).rglob("*.nb?")}
     assert len([path for path in files if path.suffix == ".nbc"]) == 2
-    assert run(BOTH, NUMBA_CACHE_DIR=folder) == ANSWER
+    assert printed(BOTH, NUMBA_CACHE_DIR=folder) == ANSWER
     assert {path: path.stat().st_mtime_ns for path in Path(folder).rglob("*.nb?")} == files
 
 

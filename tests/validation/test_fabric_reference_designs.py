@@ -10,11 +10,12 @@ from dataclasses import replace
 
 import pytest
 
+from fabric_cases import built
 from railwright import fabric
 from railwright.catalog import load_catalog
 from railwright.errors import PlanError
 from railwright.fabric import Counts
-from railwright.spec.study import Cluster, ComputeNetwork, Fault
+from railwright.spec.study import Fault
 
 CATALOG = load_catalog()
 
@@ -37,11 +38,6 @@ DGX_SUPERPOD_H100 = [
     (3, 95, 760, 24, 16, 764, 768),
     (4, 127, 1016, 32, 16, 1020, 1024),
 ]
-
-
-def built(servers: int, server: str, catalog=CATALOG, faults: tuple[Fault, ...] = (), **network):
-    cluster = Cluster(servers=servers, server=server, compute=ComputeNetwork(**network), faults=faults)
-    return fabric.build(cluster, catalog)
 
 
 def counts(servers: int, server: str, **network) -> Counts:

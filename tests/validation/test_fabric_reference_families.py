@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from fabric_cases import built
 from railwright import fabric
 from railwright.catalog import load_catalog
 from railwright.errors import PlanError
@@ -16,10 +17,6 @@ from railwright.fabric import Kind, Published, Role, Wanted
 from railwright.spec.study import Cluster, ComputeNetwork, ServiceNetwork
 
 CATALOG = load_catalog()
-
-
-def built(servers: int, server: str, **network):
-    return fabric.build(Cluster(servers=servers, server=server, compute=ComputeNetwork(**network)), CATALOG)
 
 
 def counts(servers: int, server: str, **network):

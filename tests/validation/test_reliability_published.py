@@ -11,7 +11,6 @@ from ruamel.yaml import YAML
 
 from railwright.reliability import figures, leave_one_out, part_rates, spares, stepfun
 from railwright.reliability.closed import Figures, longest_recovery
-from railwright.reliability.constants import DAY, HOUR, YEAR
 from railwright.reliability.formulas import (
     best_interval,
     daly,
@@ -25,6 +24,7 @@ from railwright.reliability.formulas import (
 )
 from railwright.reliability.protection import Checkpoints
 from railwright.reliability.published import contradictions, rsc_series_rate, table5
+from railwright.units import DAY, HOUR, YEAR
 
 MINUTE = 60.0
 CASES: dict[str, Any] = YAML(typ="safe").load(

@@ -161,7 +161,7 @@ def of_replicas(r: Scored) -> float:
     """What a predicted step takes to reduce gradients and to gather weights. [s]"""
     job, arch, machine = job_of(r.record), architecture_of(r.record), machine_for(r.record)
     step = simulate(job, arch, machine, must_fit=False, most_events=0)
-    return sum(share.exposed for share in step.shares if share.kind == "dp")
+    return step.exposed("dp")
 
 
 @pytest.mark.parametrize(

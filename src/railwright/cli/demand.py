@@ -12,6 +12,7 @@ import typer
 from railwright.cli.amounts import tokens_option
 from railwright.cli.jobs import training_job
 from railwright.errors import RailwrightError
+from railwright.units import DAY
 
 if TYPE_CHECKING:
     from railwright.training.demand import Demand
@@ -21,7 +22,6 @@ DEFAULT_GPU = "h100-sxm"
 DEFAULT_DTYPE = "bf16"
 DEFAULT_SEQUENCE = 4096
 JOULES_PER_KWH = 3.6e6
-DAY = 86400.0
 
 
 def add_to(app: typer.Typer) -> None:

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from railwright.cli.amounts import tokens_option
+from railwright.units import GIB
 
 if TYPE_CHECKING:
     from railwright.growth.result import Growth, Pace, Rung, Span
-
-GIB = 2.0**30
 
 
 def add_to(app: typer.Typer) -> None:

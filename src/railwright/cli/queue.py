@@ -10,12 +10,12 @@ import typer
 
 from railwright.cli.studies import StudyArgument
 from railwright.errors import RailwrightError
+from railwright.units import DAY
 
 if TYPE_CHECKING:
     from railwright.queueing import Job, Outcome
 
 DEFAULT = ("any", "pack", "tree", "block", "rails")
-DAY = 86400.0
 
 
 def add_to(app: typer.Typer) -> None:

@@ -12,6 +12,7 @@ import typer
 from railwright.cli.jobs import training_job
 from railwright.cli.studies import StudyArgument, open_study, study_text
 from railwright.errors import RailwrightError, nearest
+from railwright.units import GIB
 
 if TYPE_CHECKING:
     from railwright.collectives.machine import Machine
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from railwright.spec.study import Study
     from railwright.spec.training import TrainingJob
 
-GIB = 2.0**30
 OBJECTIVES = ("time", "memory")
 FORMS = ("megatron", "nemo", "torchtitan", "study")
 FRAMEWORKS = ("megatron", "nemo", "torchtitan")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from railwright.errors import RailwrightError
+from railwright.units import GIB
 
 if TYPE_CHECKING:
     from railwright.measure.step_compare import ComparedSteps
@@ -98,7 +99,7 @@ def _show(found: ComparedSteps) -> None:
     if found.held is not None:
         ran, ours = found.held
         rows.append(
-            ("reserved memory", f"{ran / 2**30:.1f} GiB", f"{ours / 2**30:.1f} GiB", f"{ran / ours:.2f}", "")
+            ("reserved memory", f"{ran / GIB:.1f} GiB", f"{ours / GIB:.1f} GiB", f"{ran / ours:.2f}", "")
         )
     print_table(("", "measured", "predicted", "ratio", "verdict"), rows)
     if found.explanations:

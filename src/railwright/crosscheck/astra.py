@@ -22,8 +22,8 @@ from railwright.crosscheck.problem import Problem
 from railwright.crosscheck.programs import run
 from railwright.errors import PlanError
 from railwright.export import render
-from railwright.export.astra import GIB
 from railwright.fabric.graph import Role
+from railwright.units import GIB
 
 FOLDER = "RAILWRIGHT_ASTRA"
 PROGRAMS = {

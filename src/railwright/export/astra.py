@@ -9,8 +9,7 @@ from __future__ import annotations
 from railwright.export.hierarchy import hierarchy
 from railwright.export.sheet import METRE, Sheet
 from railwright.fabric.graph import Kind, Role
-
-GIB = 2.0**30
+from railwright.units import GIB
 
 
 def render(sheet: Sheet) -> dict[str, str]:

@@ -19,8 +19,8 @@ from railwright.spec.serving import Client, ServingJob, ServingLayout
 from railwright.spec.training import Layout, TrainingJob
 from railwright.training import peak_memory
 from railwright.training.plan import check
+from railwright.units import GIB
 
-GIB = 2.0**30
 PIPELINES = (1, 2, 4, 8, 16)
 MICRO_TOKENS = 4096
 """Tokens of one microbatch, as near as powers of two of sequences come from below."""

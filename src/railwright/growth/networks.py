@@ -47,7 +47,7 @@ def training_rows(
     listed = short_list(known)
     if not listed:
         return (), f"{ask.model} does not fit {servers} {server.name} for {ask.task} in any layout tried"
-    bubbles = {job.layout: _bubble(step) for job, step in listed}
+    bubbles = {job.layout: step.exposed("bubble") for job, step in listed}
     most = {job.layout: step.tokens_per_second for job, step in listed}
     found = [(best, *listed[0])]
     for speed in reversed(speeds()[:-1]):
@@ -57,7 +57,7 @@ def training_rows(
     top = max(step.tokens_per_second for _, _, step in found)
     rows = []
     for speed, job, step in found:
-        longer = max(_bubble(step) - bubbles[job.layout], 0.0) / step.step_time
+        longer = max(step.exposed("bubble") - bubbles[job.layout], 0.0) / step.step_time
         share = exposed_between(job, step, server.gpus) + longer
         relative = step.tokens_per_second / top
         rows.append(_row(ask, arch, speed, servers, catalog, share, relative, layout_words(job)))
@@ -78,8 +78,7 @@ def exposed_between(job: TrainingJob, step: StepResult, each: int) -> float:
     inside = {"tp"}
     if job.layout.expert * job.layout.expert_cut <= each:
         inside.add("ep")
-    kinds = [kind for kind in COMMUNICATION if kind not in inside]
-    return sum(s.exposed for s in step.shares if s.kind in kinds) / step.step_time
+    return step.exposed(*(kind for kind in COMMUNICATION if kind not in inside)) / step.step_time
 
 
 def _fastest_of(
@@ -99,10 +98,6 @@ def _fastest_of(
             found = (job, step)
     assert found is not None
     return found
-
-
-def _bubble(step: StepResult) -> float:
-    return sum(s.exposed for s in step.shares if s.kind == "bubble")
 
 
 def serving_rows(

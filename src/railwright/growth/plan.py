@@ -29,6 +29,7 @@ from railwright.model.architecture import Transformer
 from railwright.spec.serving import ServingJob
 from railwright.spec.training import TrainingJob
 from railwright.training import StepResult
+from railwright.units import HOUR
 
 _Steps = list[tuple[TrainingJob, StepResult]]
 FEWEST = 1e-6
@@ -212,7 +213,7 @@ def _rung(
         rate = pace.rate.times(fit.gpus)
         seconds = Span(ask.tokens / rate.high, ask.tokens / rate.middle, ask.tokens / rate.low)
         if hour:
-            hours = seconds.times(fit.gpus / 3600.0)
+            hours = seconds.times(fit.gpus / HOUR)
             run = Span(hours.low * hour.low, hours.middle * hour.middle, hours.high * hour.high)
     return Rung(
         step.name, step.title, server.name, machines, gpus, kind.gpu.name, fit, refused, slots, wait, most,

@@ -9,10 +9,9 @@ from dataclasses import replace
 from railwright.growth.networks import slowest_enough
 from railwright.growth.parts import constant
 from railwright.growth.result import Growth, NetworkRow, Rung
-from railwright.units import show_count, show_time
+from railwright.units import DAY, HOUR, show_count, show_time
 
-GIB = 2.0**30
-WEEK = 7 * 86400.0
+WEEK = 7 * DAY
 FAR = 10.0
 """Years beyond which a date says nothing."""
 
@@ -108,7 +107,7 @@ def _notes(growth: Growth) -> Iterator[str]:
         )
     if rung.run_time is not None and fit is not None and ask.tokens is not None:
         weekly = ask.users * ask.gpu_hours
-        needed = rung.run_time.middle * fit.gpus / 3600.0
+        needed = rung.run_time.middle * fit.gpus / HOUR
         if needed > weekly * 4:
             yield (
                 f"One run takes {show_count(needed)} GPU-hours, {show_count(needed / weekly)} weeks of all "

@@ -15,8 +15,8 @@ from railwright.measure.table import Row, Skipped
 from railwright.shipped import read_data
 from railwright.spec.study import Cluster, ComputeNetwork, Fault
 from railwright.traffic.demand import Communicator
+from railwright.units import GIB
 
-GIB = 2.0**30
 PLATEAU = 4 * GIB
 SEEDS = range(16)
 """Seeds of the ECMP hash that an effect of hashing is averaged over."""

@@ -31,6 +31,7 @@ from railwright.training.eras import Pace, pace_keys, waiting
 from railwright.training.memory import SYSTEM, peak_memory
 from railwright.training.plan import check
 from railwright.training.result import Memory
+from railwright.units import GIB
 
 
 def records() -> Iterator[dict[str, str]]:
@@ -149,7 +150,7 @@ def _memory(record: Mapping[str, str]) -> Row:
     else:
         predicted, measured = _resident(job, arch, machine, memory), float(record["resident_gb"])
         family = "memory resident"
-    return Row(family, record["id"], what, predicted / 2**30, measured, "GiB", record["source"])
+    return Row(family, record["id"], what, predicted / GIB, measured, "GiB", record["source"])
 
 
 def _resident(job: TrainingJob, arch: Transformer, machine: Machine, memory: Memory) -> float:

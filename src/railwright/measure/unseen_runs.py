@@ -25,6 +25,7 @@ from railwright.spec.training import TrainingJob
 from railwright.training import simulate
 from railwright.training.constants import family_of
 from railwright.training.eras import era_of
+from railwright.units import DAY
 
 RUNS = "runs "
 """How families of such runs begin."""
@@ -81,7 +82,7 @@ def flops(run: Run) -> float:
 
 SECONDS: dict[str, Callable[[Run], float]] = {
     "s": lambda run: run.value,
-    "days": lambda run: run.value * 86400 / run.steps,
+    "days": lambda run: run.value * DAY / run.steps,
     "tokens/s/GPU": lambda run: run.tokens / (run.value * run.gpus),
     "TFLOP/s/GPU": lambda run: flops(run) / (run.value * 1e12 * run.gpus),
     "MFU": lambda run: flops(run) / (run.value * run.machine.gpu.peak_flops["bf16"] * run.gpus),

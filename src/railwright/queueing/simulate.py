@@ -17,6 +17,7 @@ import numpy as np
 from railwright.errors import PlanError
 from railwright.queueing.jobs import Job
 from railwright.queueing.place import Allocation, Policy, Site, check_size, place
+from railwright.units import DAY, HOUR
 
 DEPTH = 50
 """Jobs behind the first that are looked at for a gap (Slurm's bf_max_job_test does the same; its default is
@@ -35,8 +36,8 @@ class Failures:
     """
 
     rate: float = 0.0
-    repair: float = 86400.0
-    checkpoint: float = 3600.0
+    repair: float = DAY
+    checkpoint: float = HOUR
 
 
 @dataclass(frozen=True)
@@ -111,82 +112,122 @@ def simulate(
 
     The same seed gives the same failures under every policy.
     """
-    fails = failures or Failures()
     refused = tuple((i, why) for i, job in enumerate(jobs) if (why := check_size(site, job.gpus, policy)))
     never = {i for i, _ in refused}
     if len(never) == len(jobs):
         raise PlanError(f"no job fits this cluster: {refused[0][1]}" if refused else "there are no jobs")
     queue = _Queue(site, policy, jobs, [site.whole] * len(site.hosts), [job.duration for job in jobs])
-    rng = np.random.default_rng(seed)
-    events: list[tuple[float, int, int, int]] = [
-        (job.submit, SUBMIT, i, 0) for i, job in enumerate(jobs) if i not in never
-    ]
-    if fails.rate > 0:
-        for host in range(len(site.hosts)):
-            events.append((float(rng.exponential(1 / fails.rate)), FAIL, host, 0))
-    heapq.heapify(events)
-    waits, done = np.full(len(jobs), np.nan), np.full(len(jobs), np.nan)
-    stays: list[Stay] = []
-    version = [0] * len(jobs)
-    todo = len(jobs) - len(never)
-    last = max(job.submit for i, job in enumerate(jobs) if i not in never)
-    before, idle_waiting, used, lost, kills = 0.0, 0.0, 0.0, 0.0, 0
-    while todo:
-        now, kind, what, stamp = heapq.heappop(events)
-        if now > before:
-            # beyond the last submission the cluster only drains, which no policy could fill
-            inside = max(min(now, last) - min(before, last), 0.0)
-            idle = queue.idle()
-            if queue.line and jobs[queue.line[0]].gpus <= idle:
-                idle_waiting += idle * inside
-            before = now
+    course = _Course(queue, [i for i in range(len(jobs)) if i not in never], failures or Failures(), seed)
+    while course.todo:
+        if course.next_event() and not course.more_now():
+            course.start_jobs()
+    return course.run(refused)
+
+
+class _Course:
+    """What has happened up to an event, and the events that are known to come.
+
+    events  (time, kind, job or host, version of the job's stay that ends)
+    todo    jobs that have not ended
+    last    the last submission [s]
+    """
+
+    def __init__(self, queue: _Queue, runnable: Sequence[int], failures: Failures, seed: int) -> None:
+        self.queue, self.jobs, self.failures = queue, queue.jobs, failures
+        self.rng = np.random.default_rng(seed)
+        self.events = [(self.jobs[i].submit, SUBMIT, i, 0) for i in runnable]
+        if failures.rate > 0:
+            hosts = range(len(queue.site.hosts))
+            self.events += [(self._drawn(1 / failures.rate), FAIL, host, 0) for host in hosts]
+        heapq.heapify(self.events)
+        self.todo, self.last = len(runnable), max(self.jobs[i].submit for i in runnable)
+        self.waits, self.done = np.full(len(self.jobs), np.nan), np.full(len(self.jobs), np.nan)
+        self.version = [0] * len(self.jobs)
+        self.stays: list[Stay] = []
+        self.now = self.idle_while_waiting = self.used = self.lost = 0.0
+        self.kills = 0
+
+    def next_event(self) -> bool:
+        """What happens next; False for the end of a stay that a failure ended before."""
+        now, kind, what, stamp = heapq.heappop(self.events)
+        self._pass_to(now)
         if kind == SUBMIT:
-            queue.line.append(what)
-        elif kind == END:
-            if stamp != version[what]:
-                continue
-            where, start, _ = queue.running.pop(what)
-            queue.give(where)
-            stays.append(Stay(what, where, start, now, False))
-            used += _inside(jobs[what].gpus, start, now, last)
-            done[what] = now
-            todo -= 1
+            self.queue.line.append(what)
         elif kind == FAIL:
-            queue.down.add(what)
-            for i in [i for i, (where, _, _) in queue.running.items() if any(h == what for h, _ in where)]:
-                where, start, _ = queue.running.pop(i)
-                queue.give(where)
-                ran = now - start
-                kept = ran - ran % fails.checkpoint if fails.checkpoint else 0.0
-                queue.left[i] -= kept
-                version[i] += 1
-                stays.append(Stay(i, where, start, now, True))
-                used += _inside(jobs[i].gpus, start, now, last)
-                lost += (ran - kept) * jobs[i].gpus
-                kills += 1
-                queue.line.append(i)
-                queue.line.sort(key=lambda j: (jobs[j].submit, j))
-            queue.free[what] = 0
-            heapq.heappush(events, (now + float(rng.exponential(fails.repair)), REPAIR, what, 0))
+            self._fail(what)
+        elif kind == REPAIR:
+            self._repair(what)
+        elif stamp != self.version[what]:
+            return False
         else:
-            queue.down.discard(what)
-            queue.free[what] = site.whole
-            heapq.heappush(events, (now + float(rng.exponential(1 / fails.rate)), FAIL, what, 0))
-        if events and events[0][0] == now:
-            continue  # what happens at one moment is seen together
+            self._leave(what, killed=False)
+            self.done[what] = now
+            self.todo -= 1
+        return True
+
+    def more_now(self) -> bool:
+        """Whether more happens at this moment: all of it is seen together."""
+        return bool(self.events) and self.events[0][0] == self.now
+
+    def start_jobs(self) -> None:
+        """Start the jobs that the policy starts now."""
+        queue, now = self.queue, self.now
         for i, where in _starts(queue, now):
             queue.line.remove(i)
             end = now + queue.left[i]
             queue.running[i] = (where, now, end)
-            if np.isnan(waits[i]):
-                waits[i] = now - jobs[i].submit
-            heapq.heappush(events, (end, END, i, version[i]))
-    stays.sort(key=lambda s: (s.start, s.job))
-    return Run(waits, done, tuple(stays), refused, idle_waiting, last, used, lost, kills)
+            if np.isnan(self.waits[i]):
+                self.waits[i] = now - self.jobs[i].submit
+            heapq.heappush(self.events, (end, END, i, self.version[i]))
 
+    def run(self, refused: tuple[tuple[int, str], ...]) -> Run:
+        """All of it."""
+        stays = tuple(sorted(self.stays, key=lambda s: (s.start, s.job)))
+        return Run(
+            self.waits, self.done, stays, refused, self.idle_while_waiting, self.last, self.used, self.lost,
+            self.kills,
+        )  # fmt: skip
 
-def _inside(gpus: int, start: float, end: float, last: float) -> float:
-    return gpus * max(min(end, last) - min(start, last), 0.0)
+    def _pass_to(self, now: float) -> None:
+        """Count what was idle until now."""
+        # beyond the last submission the cluster only drains, which no policy could fill
+        inside = max(min(now, self.last) - min(self.now, self.last), 0.0)
+        idle = self.queue.idle()
+        if self.queue.line and self.jobs[self.queue.line[0]].gpus <= idle:
+            self.idle_while_waiting += idle * inside
+        self.now = now
+
+    def _fail(self, host: int) -> None:
+        """A host goes down with the jobs on it, which stand in line again where they stood."""
+        queue, every = self.queue, self.failures.checkpoint
+        queue.down.add(host)
+        for i in [i for i, (where, _, _) in queue.running.items() if any(h == host for h, _ in where)]:
+            ran = self._leave(i, killed=True)
+            kept = ran - ran % every if every else 0.0
+            queue.left[i] -= kept
+            self.version[i] += 1
+            self.lost += (ran - kept) * self.jobs[i].gpus
+            self.kills += 1
+            queue.line.append(i)
+            queue.line.sort(key=lambda j: (self.jobs[j].submit, j))
+        queue.free[host] = 0
+        heapq.heappush(self.events, (self.now + self._drawn(self.failures.repair), REPAIR, host, 0))
+
+    def _repair(self, host: int) -> None:
+        self.queue.down.discard(host)
+        self.queue.free[host] = self.queue.site.whole
+        heapq.heappush(self.events, (self.now + self._drawn(1 / self.failures.rate), FAIL, host, 0))
+
+    def _leave(self, i: int, killed: bool) -> float:
+        """A job leaves its GPUs; how long it was on them [s]."""
+        where, start, _ = self.queue.running.pop(i)
+        self.queue.give(where)
+        self.stays.append(Stay(i, where, start, self.now, killed))
+        self.used += self.jobs[i].gpus * max(min(self.now, self.last) - min(start, self.last), 0.0)
+        return self.now - start
+
+    def _drawn(self, mean: float) -> float:
+        return float(self.rng.exponential(mean))
 
 
 def _starts(queue: _Queue, now: float) -> list[tuple[int, Allocation]]:

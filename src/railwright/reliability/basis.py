@@ -19,7 +19,7 @@ from railwright.reliability.checkpointing import (
     spoiled,
     written_at,
 )
-from railwright.reliability.constants import YEAR, constant, restart_time
+from railwright.reliability.constants import constant, restart_time
 from railwright.reliability.parts import Stock, components, stalls, stock
 from railwright.reliability.protection import Checkpoints, Elastic
 from railwright.reliability.replay import Trace, read_trace, stepfun
@@ -27,7 +27,7 @@ from railwright.reliability.result import CheckpointTimes, Component, RecoveryTi
 from railwright.spec.reliability import Reliability
 from railwright.spec.study import Study
 from railwright.training.sizes import Sizes
-from railwright.units import show_time
+from railwright.units import YEAR, show_time
 
 Rate = Literal["rate", "low", "high"]
 """Of a component: its own, and the ends of its range."""

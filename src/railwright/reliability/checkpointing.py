@@ -27,7 +27,7 @@ from railwright.spec.training import TrainingJob
 from railwright.training.formats import master_of
 from railwright.training.offload import host_link
 from railwright.training.states import ENDS_BYTES, MASTER_BYTES, MOMENT_BYTES
-from railwright.units import show_stored, show_time
+from railwright.units import DAY, show_stored, show_time
 
 PUBLISHED = "as published jobs write; the study has no storage network"
 """What limits a bandwidth that is no storage network's."""
@@ -41,7 +41,7 @@ IN_MEMORY = ("memory", "two-level")
 CORRUPTS = "sdc"
 """Component that spoils work before anybody notices: silent data corruption."""
 
-A_DAY = 86400.0
+STORED_EVERY = DAY
 """Training between two checkpoints that reach storage, of the kind 'memory'. [s]"""
 
 
@@ -137,7 +137,7 @@ def checkpoint_times(
     interval = max(interval, 1.0)
     every = 1
     if asked.kind in IN_MEMORY:
-        wanted = asked.storage_interval or (A_DAY if asked.kind == "memory" else write)
+        wanted = asked.storage_interval or (STORED_EVERY if asked.kind == "memory" else write)
         every = max(math.ceil(max(wanted, write) / interval - 1e-9), 1)
     return CheckpointTimes(
         kind=asked.kind, size=size, bandwidth=rate, limit=limit, block=block, lag=lag, load=load,

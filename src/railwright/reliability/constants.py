@@ -9,15 +9,6 @@ from typing import Any
 
 from railwright import shipped
 
-YEAR = 365.25 * 86400.0
-"""A year of failure rates. [s]"""
-
-DAY = 86400.0
-"""[s]"""
-
-HOUR = 3600.0
-"""[s]"""
-
 NODE_GPUS = 8
 """GPUs of the node that rates 'per 1,000 node-days' are about, whatever a server of the study holds."""
 

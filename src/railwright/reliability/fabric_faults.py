@@ -20,13 +20,13 @@ from railwright.errors import PlanError
 from railwright.fabric import apply_faults, lost_servers
 from railwright.fabric.graph import Fabric, Role
 from railwright.model.architecture import Transformer
-from railwright.reliability.constants import HOUR, YEAR
 from railwright.reliability.result import Component, NetworkFault, NetworkFaults, SpareSwitch
 from railwright.spec.study import Fault
 from railwright.spec.training import TrainingJob
 from railwright.training import simulate
 from railwright.training.placement import taken
 from railwright.training.sizes import job_gpus
+from railwright.units import HOUR, YEAR
 
 Tell = Callable[[str], None]
 SAME = 1e-3

@@ -13,10 +13,12 @@ import math
 
 from scipy.special import lambertw
 
+from railwright.units import DAY
+
 
 def job_mtti(nodes: float, per_1000_node_days: float) -> float:
     """Mean time to interruption of a job on so many nodes. [s]  Series system of independent nodes."""
-    return 86400.0 * 1000.0 / (nodes * per_1000_node_days)
+    return DAY * 1000.0 / (nodes * per_1000_node_days)
 
 
 def young(mtti: float, block: float) -> float:
@@ -54,7 +56,7 @@ def ettr_meta(
     (1 - N r (u0 + dt/2)) / (1 + w/dt) with r per node and time.
     Source: Kokolis et al., HPCA 2025 (arXiv 2410.21680), section on ETTR.
     """
-    rate = nodes * per_1000_node_days / 1000.0 / 86400.0
+    rate = nodes * per_1000_node_days / 1000.0 / DAY
     return (1 - rate * (recovery + interval / 2)) / (1 + block / interval)
 
 

@@ -22,7 +22,7 @@ from railwright.reliability.basis import (
     within,
 )
 from railwright.reliability.checkpointing import beyond_memory, spoiled
-from railwright.reliability.constants import HOUR, constant
+from railwright.reliability.constants import constant
 from railwright.reliability.fabric_faults import Mending, network_faults, step_time
 from railwright.reliability.formulas import (
     ettr_meta,
@@ -44,6 +44,7 @@ from railwright.reliability.result import (
 from railwright.reliability.tornado import tornado
 from railwright.reliability.words import answer
 from railwright.spec.study import Study
+from railwright.units import HOUR
 
 Tell = Callable[[str], None]
 MOST_INTERRUPTIONS = 40_000

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from railwright.reliability.checkpointing import PUBLISHED
-from railwright.reliability.constants import DAY, constant
+from railwright.reliability.constants import constant
 from railwright.reliability.parts import age_factor
 from railwright.reliability.replay import Spares
 from railwright.reliability.result import CheckpointTimes
 from railwright.spec.reliability import Reliability
 from railwright.spec.study import Study
-from railwright.units import show_rate
+from railwright.units import DAY, show_rate
 
 
 @dataclass(frozen=True)

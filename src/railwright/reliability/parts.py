@@ -12,7 +12,7 @@ from scipy.special import ndtr, ndtri
 from railwright.errors import RailwrightError, nearest
 from railwright.fabric import lost_servers
 from railwright.fabric.graph import Fabric, Kind, Role
-from railwright.reliability.constants import DAY, NODE_GPUS, YEAR, constant
+from railwright.reliability.constants import NODE_GPUS, constant
 from railwright.reliability.rates import PartRate, part_rates
 from railwright.reliability.result import Component
 from railwright.spec.reliability import Flaps, Reliability
@@ -20,6 +20,7 @@ from railwright.spec.study import Fault
 from railwright.spec.training import TrainingJob
 from railwright.training.placement import taken
 from railwright.training.sizes import job_gpus
+from railwright.units import DAY, YEAR
 
 SERVER_OUT = ("gpu", "hbm", "sdc", "nic", "link", "node", "psu", "host", "fan", "psu-drained")
 """Components whose failure sends one server to repair."""

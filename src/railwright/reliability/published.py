@@ -5,9 +5,10 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from railwright.reliability.constants import DAY, HOUR, read_data
+from railwright.reliability.constants import read_data
 from railwright.reliability.formulas import job_mtti, ratio_of_mtbf, ratio_survival, ratio_up
 from railwright.reliability.result import Contradiction
+from railwright.units import DAY, HOUR
 
 
 @cache

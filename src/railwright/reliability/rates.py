@@ -14,7 +14,8 @@ from functools import cache
 from typing import Any, Literal
 
 from railwright.errors import RailwrightError, nearest
-from railwright.reliability.constants import DAY, NODE_GPUS, YEAR, read_data
+from railwright.reliability.constants import NODE_GPUS, read_data
+from railwright.units import DAY, YEAR
 
 Unit = Literal["gpu", "nic", "link", "leaf", "spine", "core", "trunk", "node", "feed"]
 PER_GPU = {"gpu": 1.0, "nic": 1.0, "link": 1.0, "node": 1.0 / NODE_GPUS}

@@ -17,9 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from railwright.errors import RailwrightError
-from railwright.reliability.constants import DAY, HOUR
 from railwright.spec.document import read_text
 from railwright.spec.reliability import FaultTrace
+from railwright.units import DAY, HOUR
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

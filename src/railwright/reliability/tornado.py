@@ -9,11 +9,11 @@ from dataclasses import replace
 from railwright.reliability.basis import Basis
 from railwright.reliability.checkpointing import PUBLISHED, spoiled
 from railwright.reliability.closed import Figures, goodput
-from railwright.reliability.constants import YEAR, constant
+from railwright.reliability.constants import constant
 from railwright.reliability.formulas import best_interval
 from railwright.reliability.published import superlinear
 from railwright.reliability.result import Component, Swing
-from railwright.units import show_rate, show_time
+from railwright.units import YEAR, show_rate, show_time
 
 At = Callable[[Figures], float]
 """Goodput with some figures changed; the interval is the best one again, unless the study says it."""

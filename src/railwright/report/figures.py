@@ -12,7 +12,6 @@ from railwright.collectives.prediction import CollectivePrediction
 from railwright.fabric.graph import Fabric
 from railwright.study.result import Curve, JobResult, Result, SensitivityRow, VariantResult
 from railwright.training.critical import CriticalPath, critical_path
-from railwright.training.result import StepResult
 from railwright.units import show_change, show_rate, show_time
 
 MANY = 10.0
@@ -103,11 +102,6 @@ def told_first(result: Result) -> tuple[int, ...]:
 def job_names(result: Result) -> tuple[str, ...]:
     """All jobs of the study, in its order."""
     return tuple(dict.fromkeys(job.name for variant in result.variants for job in variant.jobs))
-
-
-def exposed(step: StepResult, kind: str) -> float:
-    """Seconds of one kind of work that nothing hides."""
-    return sum(share.exposed for share in step.shares if share.kind == kind)
 
 
 def show_band(value: float, low: float, high: float, show: Callable[[float], str]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from railwright.report.charts import badge, colour_key, stacked_bar
-from railwright.report.figures import KIND_NAMES, KINDS, exposed, job_names, job_of, letter, told_first
+from railwright.report.figures import KIND_NAMES, KINDS, job_names, job_of, letter, told_first
 from railwright.report.markup import Html, join, tag
 from railwright.report.page_table import data_table
 from railwright.report.timeline_drawing import MOST_RANKS, close_look, draw_timeline, look_of
@@ -71,11 +71,11 @@ def _counted(steps: Steps) -> str:
 def _breakdown(result: Result, steps: Steps, name: str) -> Html:
     """Bars of one scale: exposed time of each kind adds up to the step."""
     longest = max(step.step_time for _, step in steps)
-    kinds = [k for k in KINDS if any(exposed(step, k) > 0 for _, step in steps)]
+    kinds = [k for k in KINDS if any(step.exposed(k) > 0 for _, step in steps)]
     bars: list[Html] = []
     for index, step in steps:
         pieces = [
-            (f"k-{kind}", exposed(step, kind), f"{KIND_NAMES[kind]}: {show_time(exposed(step, kind))}")
+            (f"k-{kind}", step.exposed(kind), f"{KIND_NAMES[kind]}: {show_time(step.exposed(kind))}")
             for kind in kinds
         ]
         label = f"{result.variants[index].name}: " + ", ".join(tip for _, _, tip in pieces)
@@ -86,7 +86,7 @@ def _breakdown(result: Result, steps: Steps, name: str) -> Html:
     rows = [
         [
             join([badge(i, letter(i)), result.variants[i].name]),
-            *(show_time(exposed(step, k)) for k in kinds),
+            *(show_time(step.exposed(k)) for k in kinds),
             show_time(step.step_time),
         ]
         for i, step in steps
@@ -124,9 +124,9 @@ def _communication(result: Result, steps: Steps, name: str) -> Html:
     rows = []
     for index, step in steps:
         busy = sum(s.busy for s in step.shares if s.kind in NETWORK)
-        shown = sum(s.exposed for s in step.shares if s.kind in NETWORK)
+        shown = step.exposed(*NETWORK)
         pieces = [
-            (f"k-{k}", exposed(step, k), f"{KIND_NAMES[k]}: {show_share(exposed(step, k) / step.step_time)}")
+            (f"k-{k}", step.exposed(k), f"{KIND_NAMES[k]}: {show_share(step.exposed(k) / step.step_time)}")
             for k in NETWORK
         ]
         label = f"{result.variants[index].name}: {show_share(step.exposed_share)} of the step"

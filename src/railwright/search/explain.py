@@ -12,9 +12,8 @@ from railwright.search.result import Candidate
 from railwright.search.walk import Stride
 from railwright.training.cached import crowded, is_held, relies_on_growth
 from railwright.training.feed import feed_of
-from railwright.training.memory import GIB
 from railwright.training.placement import place
-from railwright.units import show_time
+from railwright.units import GIB, show_time
 
 SAME = 1e-6
 """Steps that differ by less than this part are not told apart."""

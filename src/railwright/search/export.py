@@ -24,6 +24,7 @@ from railwright.spec.dataset import Data
 from railwright.spec.training import TrainingJob
 from railwright.training.cached import crowded, relies_on_growth
 from railwright.training.eras import era_of
+from railwright.units import GIB
 
 
 def export(candidate: Candidate, arch: Transformer, hosts: Hosts, form: str, told: str = "") -> str:
@@ -36,7 +37,7 @@ def export(candidate: Candidate, arch: Transformer, hosts: Hosts, form: str, tol
     if form not in FORMS:
         raise RailwrightError(f"there is no export '{form}'; choose one of {', '.join(FORMS)}")
     what, write = FORMS[form]
-    job, needs = candidate.job, f"{candidate.memory / 2**30:.1f} GiB on the fullest GPU"
+    job, needs = candidate.job, f"{candidate.memory / GIB:.1f} GiB on the fullest GPU"
     head = [
         f"# {what}; written by railwright search",
         f"# predicted: {candidate.time:.4g} s a step, {needs}, as {job.software} runs",

@@ -48,7 +48,7 @@ def _groups(best: Candidate, space: Space, fabric: Fabric) -> tuple[str, ...]:
     """That groups of ranks could each have a copy of what all of them share, where the exchange shows and
     none were tried; for torchtitan they always are."""
     job, data = best.job, data_parallel(best.job, fabric)
-    shown = sum(share.exposed for share in best.step.shares if share.kind == "dp")
+    shown = best.step.exposed("dp")
     shares = job.layout.zero > 0 and job.layout.shard is None and job.optimizer == "adam"
     if not shares or space.fsdp or space.of_axis("shard") or shown < EXPOSED * best.time:
         return ()

@@ -64,7 +64,7 @@ def _microbatches(one: Candidate) -> int:
 
 def _that_moved(kind: str, found: list[Reason], own: Candidate, best: Candidate) -> str:
     """The reasons that move a share as it was moved."""
-    moved = 1 if _share(best, kind) > _share(own, kind) else -1
+    moved = 1 if best.step.exposed(kind) > own.step.exposed(kind) else -1
     return ", ".join(words for words, sign in found if sign != -moved)
 
 
@@ -112,11 +112,6 @@ def _more_again(a: Mapping[str, Any], b: Mapping[str, Any]) -> int:
     if any(layers) and "selective" in (a["recompute"], b["recompute"]):
         return 0
     return 1 if RECOMPUTED.index(b["recompute"]) > RECOMPUTED.index(a["recompute"]) else -1
-
-
-def _share(one: Candidate, kind: str) -> float:
-    """Exposed seconds of a share of the step."""
-    return sum(share.exposed for share in one.step.shares if share.kind == kind)
 
 
 def _cut(parts: int) -> str:

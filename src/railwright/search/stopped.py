@@ -8,8 +8,7 @@ from typing import Any
 from railwright.search.allocator import Allocations
 from railwright.search.blocks import Refusal
 from railwright.spec.training import TrainingJob
-from railwright.training.memory import GIB
-from railwright.units import show_size
+from railwright.units import GIB, show_size
 
 
 def none_can_work(job: TrainingJob, refused: Sequence[Refusal]) -> str:

@@ -73,25 +73,14 @@ def search(
     front = tuple(run.simulated(one) for one in unbeaten(run.exact.values(), run.sent, run.holds))
     own, refused = run.own()
     strides = walk(job, own.setting, best[0].setting, arch, machine, run.pricer) if own else ()
-    effort = Effort(
-        layouts=run.layouts,
-        fitting=run.fitting,
-        classes=run.pricer.passes,
-        collectives=run.pricer.asked,
-        refined=run.refined,
-        evaluated=len(run.exact),
-        overfull=len(overfull),
-        screening=screening,
-        seconds=time.perf_counter() - started,
-    )
-    lean = objective == "memory"
+    effort = _effort(run, len(overfull), screening, time.perf_counter() - started)
     told = priced(best[0], asked, only, arch, machine, run.pricer.predict) if only else ""
     words = (
         *filter(None, (told,)),
         *(spread_lacks(run.blocks, run.memory, only, job, arch) if only else ()),
-        *explain(own, refused, best[0], machine.gpu.hbm_bytes, strides, lean),
+        *explain(own, refused, best[0], machine.gpu.hbm_bytes, strides, objective == "memory"),
         *loading(best[0], arch, machine),
-        *untold(best[0], arch, space, machine.network.fabric, lean=lean),
+        *untold(best[0], arch, space, machine.network.fabric, lean=objective == "memory"),
         *_lacks(own, best[0], only, arch, machine),
     )
     return SearchResult(
@@ -106,6 +95,21 @@ def search(
         refused=(*run.refused, *together(run.apart)),
         effort=effort,
         priced=told,
+    )
+
+
+def _effort(run: Run, overfull: int, screening: float, seconds: float) -> Effort:
+    """What the search took."""
+    return Effort(
+        layouts=run.layouts,
+        fitting=run.fitting,
+        classes=run.pricer.passes,
+        collectives=run.pricer.asked,
+        refined=run.refined,
+        evaluated=len(run.exact),
+        overfull=overfull,
+        screening=screening,
+        seconds=seconds,
     )
 
 

@@ -12,8 +12,8 @@ from railwright.model.pattern import full_layers, layer_kinds, stage_kinds
 from railwright.serving.constants import WIDTH
 from railwright.serving.profiles import Engine
 from railwright.spec.serving import ServingJob, ServingLayout, Weights
+from railwright.units import GIB
 
-GIB = 2.0**30
 KV_BYTES = {"bf16": 2.0, "fp8": 1.0}
 ONLY_EXPERTS = ("mxfp4",)
 """Formats that published checkpoints keep for routed experts only, the rest in bf16 (gpt-oss)."""

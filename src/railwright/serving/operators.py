@@ -36,9 +36,6 @@ from railwright.spec.serving import ServingJob, ServingLayout, Weights
 ELEMENTWISE = 0.55
 """Fixed time of an element-wise kernel (norm, activation) over that of a matrix product: an estimate."""
 
-CAPTURED = (1, 2, 4)
-"""Batches CUDA graphs are captured for below multiples of eight; others run padded (vLLM, SGLang)."""
-
 
 @dataclass(frozen=True, eq=False)
 class Stage:
@@ -300,7 +297,8 @@ def _wait(stage: Stage, own: Floats, *, mixed: bool) -> Floats:
 
 
 def captured(rows: Floats, most: int) -> Floats:
-    """Rows a replayed graph works on: 1, 2, 4, then the next multiple of 8, up to the largest captured."""
+    """Rows a replayed graph works on, padded as vLLM and SGLang do: 1, 2, 4, then the next multiple of 8, up
+    to the largest captured."""
     padded = np.where(rows <= 1, 1, np.where(rows <= 2, 2, np.where(rows <= 4, 4, np.ceil(rows / 8) * 8)))
     return np.where(rows <= most, padded, rows)
 

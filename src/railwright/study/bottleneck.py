@@ -175,7 +175,7 @@ def _spent(variant: VariantResult, step: StepResult) -> str:
     exposed = {s.kind: s.exposed for s in step.shares if s.kind in COMMUNICATION and s.exposed > 0}
     between = exposed_between(variant.fabric, step)
     inside = sum(exposed.values()) - between
-    compute = sum(s.exposed for s in step.shares if s.kind == "compute")
+    compute = step.exposed("compute")
     # A wait that is longer than all communication is what the reader looks for instead.
     waits = "".join(
         f", {WAITS[s.kind]} {share(s.exposed / step.step_time)}"

@@ -56,43 +56,16 @@ def run(study: Study, progress: Progress | None = None, *, what_if: bool = True)
     started = time.perf_counter()
     workshop = Workshop.of(study)
     workshop.machine(study)  # raises; a variant that cannot be built is told in the result
-    total = len(study.variants) + 1 + len(study.sensitivity) + what_if
-    done = 0
-
-    def tell(what: str) -> None:
-        if progress is not None:
-            progress(what, done / total)
-
-    base = evaluate(study, study.as_written, "the study as written", workshop, tell)
-    failed = next((job for job in base.jobs if job.step is None), None)
-    if failed is not None:
-        raise PlanError(f"{failed.name}: {failed.infeasible}")
-    base = replace(base, jobs=_looked_into(study, base, workshop))
-    done = 1
-    studies = [study]
-    variants: list[VariantResult] = [base]
-    for variant in study.variants:
-        studies.append(override(study, variant.set))
-        found = evaluate(studies[-1], variant.name, variant.why, workshop, tell)
-        variants.append(replace(found, jobs=_looked_into(studies[-1], found, workshop)))
-        done += 1
+    tell = _Teller(progress, 1 + len(study.variants) + len(study.sensitivity) + what_if)
+    studies, variants = _evaluated(study, workshop, tell)
     tell("what sets the length of a step")
     chosen = recommended(studies, variants)
-    rows = []
-    for variant in study.sensitivity:
-        tell(f"what if: {variant.name}")
-        rows.append(sensitivity_row(study, variant, base, workshop))
-        done += 1
-    rows.sort(key=lambda row: -abs(row.effect or 0.0))
+    rows = _sensitivity(study, variants[0], workshop, tell)
     tell("what if: network, overlap, memory, compute")
     asked = what_if_rows(studies[chosen], variants[chosen], workshop, every=what_if)
-    told = _told_of(studies[chosen], variants[chosen], asked, workshop)
-    variants[chosen] = replace(variants[chosen], jobs=told)
-    for i, (one, beaten) in enumerate(zip(studies, variants, strict=True)):
-        if i != chosen:
-            variants[i] = replace(beaten, jobs=_launched(one, beaten, workshop))
+    variants = _with_words(studies, variants, chosen, asked, workshop)
     variants[chosen], held_back = _held_back(variants[chosen], asked)
-    done += what_if
+    tell.done += what_if
     design = studies[chosen]
     beside = _rooms(design, variants[chosen].name if chosen else "", workshop, tell)
     warned = [(v.name, job.name, job.step.warnings) for v in variants for job in v.jobs if job.step]
@@ -114,6 +87,62 @@ def run(study: Study, progress: Progress | None = None, *, what_if: bool = True)
         bottleneck=held_back,
         rooms=beside,
     )
+
+
+class _Teller:
+    """Says what is being worked on, and which fraction of the parts is done."""
+
+    def __init__(self, progress: Progress | None, parts: int) -> None:
+        self.progress, self.parts, self.done = progress, parts, 0
+
+    def __call__(self, what: str) -> None:
+        if self.progress is not None:
+            self.progress(what, self.done / self.parts)
+
+
+def _evaluated(study: Study, workshop: Workshop, tell: _Teller) -> tuple[list[Study], list[VariantResult]]:
+    """The study as written and its variants, each with its result.
+
+    Raises PlanError where a job cannot run in the study as written.
+    """
+    base = evaluate(study, study.as_written, "the study as written", workshop, tell)
+    failed = next((job for job in base.jobs if job.step is None), None)
+    if failed is not None:
+        raise PlanError(f"{failed.name}: {failed.infeasible}")
+    studies, variants = [study], [replace(base, jobs=_looked_into(study, base, workshop))]
+    tell.done = 1
+    for variant in study.variants:
+        studies.append(override(study, variant.set))
+        found = evaluate(studies[-1], variant.name, variant.why, workshop, tell)
+        variants.append(replace(found, jobs=_looked_into(studies[-1], found, workshop)))
+        tell.done += 1
+    return studies, variants
+
+
+def _sensitivity(
+    study: Study, base: VariantResult, workshop: Workshop, tell: _Teller
+) -> list[SensitivityRow]:
+    """The study with one thing changed at a time, the largest effect first."""
+    rows = []
+    for variant in study.sensitivity:
+        tell(f"what if: {variant.name}")
+        rows.append(sensitivity_row(study, variant, base, workshop))
+        tell.done += 1
+    return sorted(rows, key=lambda row: -abs(row.effect or 0.0))
+
+
+def _with_words(
+    studies: Sequence[Study], variants: Sequence[VariantResult], chosen: int,
+    asked: Sequence[SensitivityRow], workshop: Workshop,
+) -> list[VariantResult]:  # fmt: skip
+    """All variants with what is to be said of their jobs; of the chosen one the report says more."""
+
+    def jobs(i: int) -> tuple[JobResult, ...]:
+        if i == chosen:
+            return _told_of(studies[i], variants[i], asked, workshop)
+        return _launched(studies[i], variants[i], workshop)
+
+    return [replace(variant, jobs=jobs(i)) for i, variant in enumerate(variants)]
 
 
 def _rooms(design: Study, variant: str, workshop: Workshop, tell: Callable[[str], None]) -> Rooms:

@@ -77,7 +77,7 @@ def unsaid(format: str, job: TrainingJob, fabric: Fabric) -> str:
 def shortened(format: str, step: StepResult) -> str:
     """A sentence where what reads a format runs gradients beside the optimizer that the prediction exposes
     before it, '' where it does not, or where that is below 1 % of the step."""
-    exposed = sum(share.exposed for share in step.shares if share.kind == "dp")
+    exposed = step.exposed("dp")
     if format != "simai" or exposed < NOTABLE * step.step_time:
         return ""
     return (

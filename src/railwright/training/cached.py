@@ -27,7 +27,7 @@ from railwright.training.deepspeed import runs_engine
 from railwright.training.eras import era_of
 from railwright.training.gathers import gathered_whole
 from railwright.training.lora_kept import is_needed, with_adapters_kept
-from railwright.training.memory import GIB, SYSTEM
+from railwright.training.memory import SYSTEM
 from railwright.training.one_copy import weighs_one_byte
 from railwright.training.replay import Plans, Replay, layers_of
 from railwright.training.replay_deepspeed import DeepSpeedReplay
@@ -37,6 +37,7 @@ from railwright.training.schedule import order_name, route_of, schedule
 from railwright.training.sizes import Sizes, data_parallel, microbatches, tokens_of
 from railwright.training.stages import StageShape, shapes_of
 from railwright.training.tape import LayerPlan
+from railwright.units import GIB
 
 STEPS = 2
 """The second step's passes find the optimizer's states where the first one's tensors were."""

@@ -14,8 +14,7 @@ from railwright.model import flops_per_token
 from railwright.model.architecture import Transformer
 from railwright.training.formats import job_peak
 from railwright.training.throughput import Range, Throughput, published_pace
-
-HOUR, DAY = 3600.0, 86400.0
+from railwright.units import DAY, HOUR
 
 SENSIBLE = {
     "tokens": (1.0, 1e18),

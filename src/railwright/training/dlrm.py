@@ -47,6 +47,7 @@ from railwright.training.formats import job_peak
 from railwright.training.lanes import LANES, Pass, Task, run
 from railwright.training.result import Memory, StepResult, UsedCollective
 from railwright.training.timeline import Event, Lane, Share, Timeline
+from railwright.units import GIB, HOUR
 
 DTYPES: tuple[str, ...] = get_args(RecommendationJob.model_fields["dtype"].annotation)
 """Number formats that a recommendation job may ask for."""
@@ -102,7 +103,7 @@ def simulate_recommendation(
         timeline=Timeline(_events(done), span),
         tokens_total=job.samples,
         time_to_train=job.samples / job.global_batch * span,
-        gpu_hours=job.samples / job.global_batch * span * gpus / 3600.0,
+        gpu_hours=job.samples / job.global_batch * span * gpus / HOUR,
         error_low=BAND_LOW,
         error_high=BAND_HIGH,
         warnings=_warnings(job, tables, machine),
@@ -164,10 +165,10 @@ def _room(job: RecommendationJob, model: Recommender, gpus: int, have: float) ->
     room = have - sum(parts.values())
     if room >= 0.0:
         return room
-    told = ", ".join(f"{size / 2**30:.1f} GiB of {name}" for name, size in parts.items())
+    told = ", ".join(f"{size / GIB:.1f} GiB of {name}" for name, size in parts.items())
     fewer = samples > 1 and room + parts["activations"] > 0.0
     raise PlanError(
-        f"{job.name}: without any table a GPU of {have / 2**30:.1f} GiB is full, with {samples} of the "
+        f"{job.name}: without any table a GPU of {have / GIB:.1f} GiB is full, with {samples} of the "
         f"{job.global_batch} samples: {told}; take "
         + (f"a global_batch below {job.global_batch} or more GPUs." if fewer else "smaller MLPs.")
     )

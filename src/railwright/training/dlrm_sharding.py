@@ -16,6 +16,7 @@ from railwright.model.dlrm_operators import INDEX_BYTES, ROW_STATE_BYTES, STATE_
 from railwright.model.kernels import ELEMENT
 from railwright.spec.recommendation import RecommendationJob
 from railwright.training.divisors import divisors, working
+from railwright.units import GIB
 from railwright.units import number as number_of
 
 TABLE_BYTES = {"fp32": 4.0, "fp16": 2.0}
@@ -107,8 +108,8 @@ def shard(
     if copies > room:
         raise PlanError(
             f"{job.name}: the {number_of(len(small), 'table')} below replicate_below "
-            f"{'takes' if len(small) == 1 else 'take'} {copies / 2**30:.1f} GiB on every GPU, more than the "
-            f"{room / 2**30:.1f} GiB that each has for tables; lower replicate_below."
+            f"{'takes' if len(small) == 1 else 'take'} {copies / GIB:.1f} GiB on every GPU, more than the "
+            f"{room / GIB:.1f} GiB that each has for tables; lower replicate_below."
         )
     found = _place(job, pieces, memory, buffers, domains, room - copies)
     placed = [_joined(held) if cut else held for held in found]
@@ -224,9 +225,9 @@ def _no_room(
         ways += ["table_dtype 'fp16'"] if job.table_dtype == "fp32" else []
         ways += ["optimizer 'rowwise-adagrad'"] if job.optimizer == "adagrad" else []
     return PlanError(
-        f"{job.name}: table {piece.table + 1}, or its piece where it is cut, takes {size / 2**30:.1f} GiB on "
-        f"a GPU ({buffers / 2**30:.1f} GiB of them indices and sums of its lookups), and beside the tables "
-        f"placed before it none has that left of {room / 2**30:.1f} GiB; "
+        f"{job.name}: table {piece.table + 1}, or its piece where it is cut, takes {size / GIB:.1f} GiB on "
+        f"a GPU ({buffers / GIB:.1f} GiB of them indices and sums of its lookups), and beside the tables "
+        f"placed before it none has that left of {room / GIB:.1f} GiB; "
         f"take {' or '.join(ways)}."
     )
 

@@ -209,38 +209,67 @@ def _idle_overlap(job: TrainingJob, arch: Transformer) -> list[str]:
 
 
 def _idle_layout(job: TrainingJob, arch: Transformer) -> list[str]:
-    layout = job.layout
-    found = []
-    if layout.context_kind != Layout().context_kind and layout.context == 1:
-        found.append(f"context_kind {layout.context_kind} does nothing while layout.context is 1.")
-    if layout.ends_as_layers != Layout().ends_as_layers:
-        if route_of(layout).model_pieces == 1:
-            found.append("ends_as_layers does nothing while the model is in one piece.")
-        elif layout.layers_per_stage is not None:
-            found.append("ends_as_layers does nothing beside layers_per_stage, which says what each has.")
-    if layout.sequence_parallel and layout.tensor == 1:
-        found.append("sequence_parallel does nothing while layout.tensor is 1.")
-    if layout.offload_layers is not None and "activations" not in layout.offload:
-        found.append("offload_layers does nothing while layout.offload does not name activations.")
-    if layout.offload_layers is not None:
-        route = route_of(layout)
-        held = route.chunks * max(layers_per_piece(arch.layers, route.model_pieces, layout))
-        if layout.offload_layers > held:
-            found.append(f"offload_layers {layout.offload_layers} counts as {held}, all layers of a stage.")
-    if layout.recompute_layers is not None and layout.recompute != "full":
-        found.append(f"recompute_layers does nothing while layout.recompute is {layout.recompute}.")
-    if {"optimizer", "weights"} <= set(layout.offload):
-        found.append("offload of optimizer does nothing beside weights, which take their states along.")
-    if not layout.reshard and layout.zero < 3:
-        found.append(f"reshard does nothing with zero: {layout.zero}; only zero: 3 drops parameters.")
-    if not layout.reduce_each and layout.zero < 2:
-        found.append(f"reduce_each does nothing with zero: {layout.zero}, which reduces once per step.")
+    """Fields of the layout that do nothing beside its others."""
+    layout, plain, pieces = job.layout, Layout(), route_of(job.layout).model_pieces
+    ends = layout.ends_as_layers != plain.ends_as_layers
+    says = layout.layers_per_stage is not None
+    held = _layers_of_a_stage(layout, arch) if layout.offload_layers is not None else 0
+    rules = (
+        (
+            layout.context_kind != plain.context_kind and layout.context == 1,
+            f"context_kind {layout.context_kind} does nothing while layout.context is 1.",
+        ),
+        (ends and pieces == 1, "ends_as_layers does nothing while the model is in one piece."),
+        (
+            ends and pieces > 1 and says,
+            "ends_as_layers does nothing beside layers_per_stage, which says what each has.",
+        ),
+        (
+            layout.sequence_parallel and layout.tensor == 1,
+            "sequence_parallel does nothing while layout.tensor is 1.",
+        ),
+        (
+            layout.offload_layers is not None and "activations" not in layout.offload,
+            "offload_layers does nothing while layout.offload does not name activations.",
+        ),
+        (
+            (layout.offload_layers or 0) > held,
+            f"offload_layers {layout.offload_layers} counts as {held}, all layers of a stage.",
+        ),
+        (
+            layout.recompute_layers is not None and layout.recompute != "full",
+            f"recompute_layers does nothing while layout.recompute is {layout.recompute}.",
+        ),
+        (
+            {"optimizer", "weights"} <= set(layout.offload),
+            "offload of optimizer does nothing beside weights, which take their states along.",
+        ),
+        (
+            not layout.reshard and layout.zero < 3,
+            f"reshard does nothing with zero: {layout.zero}; only zero: 3 drops parameters.",
+        ),
+        (
+            not layout.reduce_each and layout.zero < 2,
+            f"reduce_each does nothing with zero: {layout.zero}, which reduces once per step.",
+        ),
+    )
+    return [words for holds, words in rules if holds] + _idle_modules(layout, arch)
+
+
+def _idle_modules(layout: Layout, arch: Transformer) -> list[str]:
+    """Parts named to be computed again that are not, or that the model has not."""
+    modules = layout.recompute_modules
     if layout.recompute != "selective":
-        if layout.recompute_modules != Layout().recompute_modules:
-            found.append(f"recompute_modules does nothing while layout.recompute is {layout.recompute}.")
-        return found
-    absent = [name for name in layout.recompute_modules if not has_part(arch, name)]
-    found += [f"recompute_modules: {arch.name} has nothing of '{name}' to compute again." for name in absent]
-    if not layout.recompute_modules:
-        found.append("recompute selective does nothing while layout.recompute_modules names no part.")
-    return found
+        if modules == Layout().recompute_modules:
+            return []
+        return [f"recompute_modules does nothing while layout.recompute is {layout.recompute}."]
+    if not modules:
+        return ["recompute selective does nothing while layout.recompute_modules names no part."]
+    absent = [name for name in modules if not has_part(arch, name)]
+    return [f"recompute_modules: {arch.name} has nothing of '{name}' to compute again." for name in absent]
+
+
+def _layers_of_a_stage(layout: Layout, arch: Transformer) -> int:
+    """Layers of the stage that has most."""
+    route = route_of(layout)
+    return route.chunks * max(layers_per_piece(arch.layers, route.model_pieces, layout))

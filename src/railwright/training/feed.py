@@ -24,7 +24,7 @@ from railwright.training.placement import Groups
 from railwright.training.result import Feed, StepResult
 from railwright.training.schedule import route_of
 from railwright.training.timeline import Event, Share
-from railwright.units import show_amount, show_count, show_rate, show_size, show_time
+from railwright.units import DAY, show_amount, show_count, show_rate, show_size, show_time
 
 NARROW_VOCABULARY, NARROW_TOKEN, TOKEN = 65_500, 2.0, 4.0
 """Vocabularies below this are stored in 2 bytes a token, others in 4.  Source: Megatron-LM, megatron/core/
@@ -34,7 +34,7 @@ NUMBER = 4.0
 """Bytes of a recommendation sample's label, of each of its dense numbers and of each index: fp32 and int32,
 as in the multi-hot Criteo data set of MLPerf's DLRM-DCNv2 (214 indices, so 912 bytes a sample)."""
 
-LONGEST = 100 * 365 * 24 * 3600.0
+LONGEST = 100 * 365 * DAY
 """A step that loads for longer stands for a unit that was mistaken. [s]"""
 
 HIDEABLE = 10.0

@@ -16,13 +16,14 @@ from railwright.training.eras import era_of
 from railwright.training.formats import has_fp32_shards
 from railwright.training.host_memory import fits_host
 from railwright.training.hosted import unoffered
-from railwright.training.memory import GIB, peak_memory
+from railwright.training.memory import peak_memory
 from railwright.training.plan import check
 from railwright.training.recompute import has_part
 from railwright.training.result import Memory
 from railwright.training.schedule import schedule_name
 from railwright.training.sizes import Sizes, domain_of
 from railwright.training.stages import largest_piece, quarters
+from railwright.units import GIB
 
 MOST = 6
 """Ways out that are told."""

@@ -28,11 +28,12 @@ from railwright.training.activations import layer_kept_parts, layers_away, weigh
 from railwright.training.eras import era_of
 from railwright.training.formats import frozen_bytes
 from railwright.training.hosted import updates_on_host, weights_on_host
-from railwright.training.memory import GIB, held_passes, peak_memory
+from railwright.training.memory import held_passes, peak_memory
 from railwright.training.placement import Groups, place
 from railwright.training.result import HostMemory
 from railwright.training.sizes import Sizes
 from railwright.training.stages import StageShape, shapes_of
+from railwright.units import GIB
 
 FP32 = 4.0
 """Bytes of a master weight, a gradient or a moment on the host."""

@@ -31,7 +31,6 @@ BESIDE = "a layer of the forward pass beside"
 START = "the start"
 """The moment before the first step at which weights move into the optimizer's buffers."""
 
-GIB = 2.0**30
 
 Order = tuple[int, int, int, str]
 """Stages, chunks of each, microbatches, and the schedule that says in which order passes run."""

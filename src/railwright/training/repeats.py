@@ -8,9 +8,10 @@ from railwright.model.architecture import Transformer
 from railwright.spec.training import TrainingJob
 from railwright.training.cached import is_held, reserved
 from railwright.training.eras import era_of
-from railwright.training.memory import GIB, peak_memory
+from railwright.training.memory import peak_memory
 from railwright.training.result import StepResult
 from railwright.training.step import simulate
+from railwright.units import GIB
 
 LITTLE = 0.01
 """Share of a GPU's tensors below which what is saved is little, and of a step above which it is dear."""

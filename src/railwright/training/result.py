@@ -148,10 +148,14 @@ class StepResult:
     feed: Feed | None = None
     stage: int = 0
 
+    def exposed(self, *kinds: str) -> float:
+        """What the step waits for work of these kinds, which nothing hides. [s]"""
+        return sum(s.exposed for s in self.shares if s.kind in kinds)
+
     @property
     def exposed_share(self) -> float:
         """Exposed communication, inside servers and between them, over step time, 0..1."""
-        return sum(s.exposed for s in self.shares if s.kind in COMMUNICATION) / self.step_time
+        return self.exposed(*COMMUNICATION) / self.step_time
 
     @property
     def launch_share(self) -> float:

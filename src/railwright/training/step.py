@@ -46,6 +46,7 @@ from railwright.training.stages import StageShape, shapes_of
 from railwright.training.throughput import above_published
 from railwright.training.timeline import Timeline
 from railwright.training.work import Work
+from railwright.units import HOUR
 
 NONE_SLOWER: Mapping[int, float] = MappingProxyType({})
 
@@ -112,7 +113,7 @@ def simulate(
         timeline=done.timeline(most_events, end_events),
         tokens_total=job.tokens,
         time_to_train=job.tokens / tokens * done.step_time,
-        gpu_hours=job.tokens / tokens * done.step_time * gpus / 3600.0,
+        gpu_hours=job.tokens / tokens * done.step_time * gpus / HOUR,
         error_low=band.low,
         error_high=band.high,
         error_source=band.source,

@@ -10,8 +10,8 @@ from railwright.model import load_model
 from railwright.model.flops import flops_per_token
 from railwright.shipped import read_data
 from railwright.training.constants import family_of
-from railwright.training.demand import HOUR
 from railwright.training.throughput import published_pace
+from railwright.units import HOUR
 
 
 @dataclass(frozen=True)
