@@ -214,8 +214,8 @@ def _others(variant: VariantResult) -> str:
     if not much:
         return ""
     return (
-        f" Exposed communication is {listed(much)}; what-ifs are of the first job, so ask what a faster network "
-        "would do in a study of that job."
+        f" Exposed communication is {listed(much)}; what-ifs are of the first job, so ask what a faster "
+        "network would do in a study of that job."
     )
 
 
