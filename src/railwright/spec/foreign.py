@@ -1,7 +1,7 @@
 """Words of other frameworks for what a study says, and what to write instead.
 
-Nearest spellings do not find 'tp' in 'tensor'.  Sources of the words: Megatron-LM, training/arguments.py;
-torchtitan, config/job_config.py; Hugging Face, training_args.py; DeepSpeed, its configuration's JSON; PyTorch.
+Nearest spellings do not find 'tp' in 'tensor'.  Sources: Megatron-LM, training/arguments.py;
+torchtitan, config/job_config.py; Hugging Face, training_args.py; DeepSpeed's configuration; PyTorch.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ _SIZES = {
     "ep expert_parallel expert_model_parallel_size expert_parallel_degree": "write 'expert'",
     "etp expert_tensor_parallel_size expert_tensor_parallel_degree": "write 'expert_tensor'",
     "sp": "write 'sequence_parallel'",
-    "dp data data_parallel data_parallel_size world_size": "data parallelism is what the other sizes leave of the job's "
+    "dp data data_parallel data_parallel_size": "data parallelism is what the other sizes leave of the job's "
     "GPUs, so leave it out",
     "fsdp fully_shard fsdp2": "write 'zero: 3'",
     "hsdp dp_shard data_parallel_shard_degree": "write 'zero: 3', and in 'shard' how many ranks share a copy",
     "ddp": "write 'zero: 0'",
-    "zero_stage use_distributed_optimizer": "write 'zero', 0 to 3 (of Megatron the distributed optimizer is 1)",
+    "zero_stage use_distributed_optimizer": "write 'zero', 0 to 3 (Megatron has 1)",
     "cpu_offload enable_cpu_offload": "write 'offload', a list of optimizer, activations or weights",
     "gradient_checkpointing activation_checkpointing activation_checkpoint": "write 'recompute', full or "
     "selective",
@@ -45,7 +45,7 @@ FIELDS: Mapping[str, Mapping[str, str]] = {
             "micro_batch and the data-parallel ranks, so leave it out",
             "micro_batch_size local_batch_size per_device_train_batch_size mbs": "write 'micro_batch'",
             "batch batch_size global_batch_size train_batch_size gbs": "write 'global_batch', in sequences",
-            "seq_len seq_length sequence_length max_seq_length max_seq_len context_length": "write 'sequence'",
+            "seq_len seq_length sequence_length max_seq_length context_length": "write 'sequence'",
             "steps epochs max_steps train_iters num_train_epochs": "write 'tokens', of all steps together",
             "precision mixed_precision": "write 'dtype'",
             "framework engine trainer backend": "write 'software' (railwright catalog list software)",
