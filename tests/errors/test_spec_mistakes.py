@@ -2,11 +2,22 @@
 # ruff: noqa: E501 - one row per mistake: what is written, what is said
 
 import re
+from typing import get_args
 
 import pytest
 
 from railwright.errors import SpecError
 from railwright.spec import load_study_text
+from railwright.spec.foreign import FIELDS, VALUES
+from railwright.spec.study import Cluster, ComputeNetwork
+from railwright.spec.training import Layout, TrainingJob
+
+SECTIONS = {
+    "Layout": Layout,
+    "TrainingJob": TrainingJob,
+    "Cluster": Cluster,
+    "ComputeNetwork": ComputeNetwork,
+}
 
 SOUND = """\
 railwright: 1
@@ -193,3 +204,73 @@ def test_changes_are_checked_even_when_the_study_itself_is_wrong():
 def test_a_mistake_of_the_study_is_not_repeated_for_each_variant():
     found = mistakes(VARIANT.replace("servers: 4", "servers: 0") + "nccl.pxn: false\n")
     assert len(found) == 1
+
+
+@pytest.mark.parametrize(
+    ("written", "instead", "says"),
+    [
+        (
+            "    tokens: 2e9\n",
+            "    tokens: 2e9\n    layout: {tp: 2}\n",
+            "layout.tp: not a field; write 'tensor'",
+        ),
+        # `overlap.tp` is another thing
+        (
+            "    tokens: 2e9\n",
+            "    tokens: 2e9\n    tp: 2\n",
+            "tp: not a field; write 'tensor' in the section 'layout'",
+        ),
+        (
+            "    tokens: 2e9\n",
+            "    tokens: 2e9\n    dp: 2\n",
+            "dp: not a field; data parallelism is what the other sizes leave",
+        ),
+        ("global_batch: 32", "batch_size: 32", "batch_size: not a field; write 'global_batch', in sequences"),
+        (
+            "    tokens: 2e9\n",
+            "    epochs: 3\n",
+            "epochs: not a field; write 'tokens', of all steps together",
+        ),
+        ("servers: 4", "nodes: 4", "cluster.nodes: not a field; write 'servers'"),
+        (
+            "family: rail-optimised",
+            "topology: rail-optimised",
+            "compute.topology: not a field; write 'family'",
+        ),
+        (
+            "    tokens: 2e9\n",
+            "    tokens: 2e9\n    software: torchtitan\n",
+            "'torchtitan' is not allowed; write 'fsdp-2025'",
+        ),
+        (
+            "    tokens: 2e9\n",
+            "    tokens: 2e9\n    optimizer: AdamW\n",
+            "'AdamW' is not allowed; write 'adam', whose",
+        ),
+        (
+            "    tokens: 2e9\n",
+            "    tokens: 2e9\n    dtype: nf4\n",
+            "weights stored in fewer bits (QLoRA) are not modelled",
+        ),
+    ],
+)
+def test_words_of_other_frameworks_are_told_in_ours(written, instead, says):
+    """'tp' was answered with all 21 fields of a layout, and in a job with the section `overlap`."""
+    assert says in only(SOUND.replace(written, instead, 1))
+
+
+def test_what_foreign_words_are_told_to_be_is_there():
+    """Every quoted word of their table is a field of its section or of `layout`, or a value of its field."""
+    for section, words in FIELDS.items():
+        own = (
+            set(SECTIONS[section].model_fields) | set(Layout.model_fields) | {"layout", "zero: 3", "zero: 0"}
+        )
+        for word, said in words.items():
+            assert set(re.findall(r"'([^']+)'", said)) <= own, (section, word)
+            assert word not in SECTIONS[section].model_fields or (section, word) == ("TrainingJob", "data")
+    for field, words in VALUES.items():
+        allowed = get_args(TrainingJob.model_fields[field].annotation)
+        for said in words.values():
+            named = re.findall(r"'([^']+)'", said)
+            assert set(named) <= set(allowed)
+            assert named

@@ -207,6 +207,17 @@ def test_the_path_promises_no_more_than_the_what_if_of_its_largest_part():
     assert path.sentences({"compute": 0.02}) == path.sentences()
 
 
+def test_of_several_jobs_the_verdict_names_its_own_and_the_exposed_ones():
+    """It said "The network is not your bottleneck" where the second job waited for it most of its step."""
+    waiting = JOB.replace("sft", "second") + "sequence: 512, global_batch: 16, layout: {zero: 2}}\n"
+    result = rw.run(load_study_text(LONG + waiting + waiting.replace("second", "third")))
+    first, second, _ = (job.step for job in result.variants[0].jobs)
+    assert result.answer[1].startswith("In job 'sft', the network is not your bottleneck")
+    assert second.exposed_share > 0.15 > first.exposed_share
+    told = f"{100 * second.exposed_share:.0f} % of the step of job"
+    assert f"Exposed communication is {told} 'second' and {told} 'third'; what-ifs are" in result.answer[1]
+
+
 def test_every_first_screen_speaks_of_the_recommended_variant():
     """The workstation's third variant is twice as fast: the verdict was of the first, held back by PCIe."""
     result = rw.run(load_study_text(template("workstation")))

@@ -9,6 +9,7 @@ from math import log
 from pathlib import Path
 from statistics import median
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
@@ -27,7 +28,7 @@ from railwright.training import simulate
 from railwright.training.borrowed import kernel_share, kernels_over
 from railwright.training.constants import width_of
 from railwright.training.demand import Equipment, Run, demand, usual_server
-from railwright.training.mixtures import LEAST_MODELS, kept
+from railwright.training.mixtures import LEAST_MODELS, NEXT, kept
 from railwright.training.throughput import (
     Range,
     Throughput,
@@ -184,15 +185,20 @@ def test_published_mixtures_left_out_in_turn(dtype: str, error: float, of_peak: 
         for gpu, model, sequence, own, mfu in rows
     ]
 
+    def near(gpu: str, model: str, column: int) -> list[float]:
+        others = [row for row in of_kernels if row[1] != model]
+        same = [row for row in others if row[0] == gpu]
+        return [float(row[column]) for row in (same if len(same) >= LEAST_MODELS - 1 else others)]
+
     def off(column: int) -> float:
-        errors = []
-        for gpu, model, *shares in of_kernels:
-            others = [row for row in of_kernels if row[1] != model]
-            same = [row for row in others if row[0] == gpu]
-            near = same if len(same) >= LEAST_MODELS - 1 else others
-            middle = median(float(row[column]) for row in near)
-            errors.append(abs(log(middle / shares[column - 2])))
+        errors = [
+            abs(log(median(near(gpu, model, column)) / shares[column - 2]))
+            for gpu, model, *shares in of_kernels
+        ]
         return sum(errors) / len(errors)
+
+    ranges = [(np.percentile(near(row[0], row[1], 3), (10, 90), method=NEXT), row[3]) for row in of_kernels]
+    assert sum(low <= share <= high for (low, high), share in ranges) > 0.65 * len(ranges)
 
     assert off(3) < error
     assert off(3) < 0.8 * off(2)

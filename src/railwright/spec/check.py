@@ -10,6 +10,7 @@ from typing import Any, get_args
 from pydantic import BaseModel, ValidationError
 
 from railwright.errors import nearest
+from railwright.spec.foreign import FIELDS, VALUES
 from railwright.spec.serving import serving_flaws
 from railwright.spec.study import Study
 
@@ -80,7 +81,10 @@ def section_at(path: Steps) -> type[BaseModel] | None:
 
 
 def unknown_field(name: str, section: type[BaseModel]) -> str:
-    """Why a name is no field of a section: where inside it that field is, the nearest one, or all of them."""
+    """Why a name is no field of a section: what other frameworks mean by it, where inside the section that
+    field is, the nearest one, or all of them."""
+    if said := FIELDS.get(section.__name__, {}).get(name.lower().replace("-", "_")):
+        return f"{_NOT_A_FIELD}; {said}"
     inside = [
         key
         for key, field in section.model_fields.items()
@@ -135,6 +139,8 @@ def flaw_of(error: Mapping[str, Any]) -> Flaw:
         if isinstance(value, str):
             choices = wanted.removeprefix("one of ").split(", ")
             # names are listed in quotes, numbers without
+            if meant := VALUES.get(str(path[-1]), {}).get(value.lower()):
+                return Flaw(path, f"'{value}' is not allowed; {meant}")
             near = _UNQUOTED if value in choices else nearest(value, [w.strip("'") for w in choices])
             return Flaw(path, f"'{value}' is not allowed; write {wanted}{near}")
     elif kind in _BOUNDS:

@@ -137,9 +137,12 @@ def bottleneck(variant: VariantResult, rows: Sequence[SensitivityRow], whose: st
         return ""
     saved = savings(step, rows, variant.fabric)
     verdict = _verdict(saved)
-    if whose:
-        verdict = f"With '{whose}', {verdict[0].lower()}{verdict[1:]}"
-    return f"{verdict}: {_worth(saved)}; {_spent(variant, step)}."
+    of = [f"With '{whose}'"] if whose else []
+    if len(variant.jobs) > 1:
+        of.append(f"{'in' if of else 'In'} job '{variant.jobs[0].name}'")
+    if of:
+        verdict = f"{', '.join(of)}, {verdict[0].lower()}{verdict[1:]}"
+    return f"{verdict}: {_worth(saved)}; {_spent(variant, step)}.{_others(variant)}"
 
 
 def _verdict(saved: Savings) -> str:
@@ -199,6 +202,21 @@ def _spent(variant: VariantResult, step: StepResult) -> str:
         if heaviest.prediction.bottleneck is not None:
             sentence += f", whose busiest link is {heaviest.prediction.bottleneck.name}"
     return sentence
+
+
+def _others(variant: VariantResult) -> str:
+    """What of the other jobs' steps is exposed communication, where it is much; they have no what-ifs."""
+    much = [
+        f"{share(job.step.exposed_share)} of the step of job '{job.name}'"
+        for job in variant.jobs[1:]
+        if job.step is not None and job.step.exposed_share > SLOWS
+    ]
+    if not much:
+        return ""
+    return (
+        f" Exposed communication is {listed(much)}; what-ifs are of the first job, so ask what a faster "
+        "network would do in a study of that job."
+    )
 
 
 def exposed_between(fabric: Fabric | None, step: StepResult) -> float:

@@ -1,0 +1,100 @@
+"""Words of other frameworks for what a study says, and what to write instead.
+
+Nearest spellings do not find 'tp' in 'tensor'.  Sources: Megatron-LM, training/arguments.py;
+torchtitan, config/job_config.py; Hugging Face, training_args.py; DeepSpeed's configuration; PyTorch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+
+def _of(words: Mapping[str, str]) -> dict[str, str]:
+    """One entry for each of the words that stand, with blanks between them, before what they mean."""
+    return {word: said for many, said in words.items() for word in many.split()}
+
+
+_SIZES = {
+    "tp tensor_parallel tensor_model_parallel_size tensor_parallel_degree": "write 'tensor'",
+    "pp pipeline_parallel pipeline_model_parallel_size pipeline_parallel_degree": "write 'pipeline'",
+    "vp vpp virtual_pipeline_model_parallel_size": "write 'virtual_pipeline'",
+    "cp context_parallel context_parallel_size context_parallel_degree": "write 'context'",
+    "ep expert_parallel expert_model_parallel_size expert_parallel_degree": "write 'expert'",
+    "etp expert_tensor_parallel_size expert_tensor_parallel_degree": "write 'expert_tensor'",
+    "sp": "write 'sequence_parallel'",
+    "dp data data_parallel data_parallel_size": "data parallelism is what the other sizes leave of the job's "
+    "GPUs, so leave it out",
+    "fsdp fully_shard fsdp2": "write 'zero: 3'",
+    "hsdp dp_shard data_parallel_shard_degree": "write 'zero: 3', and in 'shard' how many ranks share a copy",
+    "ddp": "write 'zero: 0'",
+    "zero_stage use_distributed_optimizer": "write 'zero', 0 to 3 (Megatron has 1)",
+    "cpu_offload enable_cpu_offload": "write 'offload', a list of optimizer, activations or weights",
+    "gradient_checkpointing activation_checkpointing activation_checkpoint": "write 'recompute', full or "
+    "selective",
+}
+
+FIELDS: Mapping[str, Mapping[str, str]] = {
+    "Layout": _of(_SIZES),
+    "TrainingJob": _of(
+        {
+            word: f"{said} in the section 'layout'" if said.startswith("write") else said
+            for word, said in _SIZES.items()
+        }
+        | {
+            "gradient_accumulation gradient_accumulation_steps grad_accum": "it follows from global_batch, "
+            "micro_batch and the data-parallel ranks, so leave it out",
+            "micro_batch_size local_batch_size per_device_train_batch_size mbs": "write 'micro_batch'",
+            "batch batch_size global_batch_size train_batch_size gbs": "write 'global_batch', in sequences",
+            "seq_len seq_length sequence_length max_seq_length context_length": "write 'sequence'",
+            "steps epochs max_steps train_iters num_train_epochs": "write 'tokens', of all steps together",
+            "precision mixed_precision": "write 'dtype'",
+            "framework engine trainer backend": "write 'software' (railwright catalog list software)",
+            "nodes num_nodes": "write 'gpus', or 'servers' with the numbers of the servers",
+            "peft adapter adapters": "write 'lora'",
+        }
+    ),
+    "Cluster": _of(
+        {
+            "nodes num_nodes hosts": "write 'servers'",
+            "gpus num_gpus": "the GPUs are those of the servers: write 'servers' and 'server'",
+            "gpu node_type instance": "write 'server' (railwright catalog list servers)",
+            "network fabric backend": "write 'compute'",
+        }
+    ),
+    "ComputeNetwork": _of({"topology type": "write 'family'", "leaf spine switches tor": "write 'switch'"}),
+}
+"""By section: what to write instead of a word that is no field of it."""
+
+VALUES: Mapping[str, Mapping[str, str]] = {
+    "software": _of(
+        {
+            "torchtitan fsdp fsdp2 pytorch": "write 'fsdp-2025' (since April 2025), or 'fsdp-2024'",
+            "megatron megatron-lm megatron-core megatron-bridge mcore": "write 'megatron-2025' (of 2025 and "
+            "later), or 'nemo-2024' (of 2023 and 2024)",
+            "nemo nemo2": "write 'megatron-2025' (25.01 and later), or 'nemo-2024'",
+            "maxtext jax": "write 'xla-2025'",
+            "llm-foundry composer mosaicml": "write 'fsdp-2023'",
+            "deepspeed megatron-deepspeed": "write 'megatron-2021' for Megatron-DeepSpeed; no era is fitted "
+            "to DeepSpeed's later engines",
+            "transformers huggingface hf trl axolotl accelerate llama-factory unsloth torchtune": "no era is "
+            "fitted to it; write 'fsdp-2023', FSDP of which nothing is compiled, or 'fsdp-2025', with "
+            "torch.compile",
+        }
+    ),
+    "optimizer": _of(
+        {
+            "adamw adamw_torch adamw_torch_fused fused_adam": "write 'adam', whose kernels decay weights too",
+            "adamw_8bit adamw_bnb_8bit paged_adamw_8bit": "write 'adam' and moment_dtype: fp8, which keeps "
+            "moments in 8 bits as Transformer Engine does",
+        }
+    ),
+    "dtype": _of(
+        {
+            "bfloat16": "write 'bf16'",
+            "float16 half": "write 'fp16'",
+            "int4 nf4 int8 qlora": "write 'bf16', in which products are multiplied then; weights stored in "
+            "fewer bits (QLoRA) are not modelled",
+        }
+    ),
+}
+"""By field: what to write instead of a value."""
