@@ -39,6 +39,7 @@ class Cost:
 
     filling  latency of the pipeline that a message fills and drains [s]
     slot     how long the busiest PCIe slot carries it, at the rate that NCCL counts on [s]
+    hidden   latency of steps that its bandwidth term hides at most [s]
     """
 
     algorithm: str
@@ -47,6 +48,7 @@ class Cost:
     terms: tuple[Term, ...]
     filling: float
     slot: float = 0.0
+    hidden: float = 0.0
 
     @property
     def time(self) -> float:
@@ -80,6 +82,7 @@ def collective(
     inside = size * bus_factor(op, group.ranks) / limit
     usable = usable_share(family, profile)
     bandwidth = max(network, inside) / usable
+    hidden = rule.hiding(op, group, network / usable, inside / usable)
     why = (
         f"NCCL's channels inside a node carry {limit / 1e9:.0f} GB/s of busbw"
         if inside >= network
@@ -89,7 +92,7 @@ def collective(
         Term("launch", family.launch, "kernel launch and hand-shakes beyond NCCL's own latencies"),
         Term(
             "steps",
-            max(0.0, latency - rule.hiding(op, group, network / usable, inside / usable)),
+            max(0.0, latency - hidden),
             f"{algorithm} steps with {protocol} over {group.nodes} node(s)",
         ),
         Term("bandwidth", bandwidth, why),
@@ -101,7 +104,7 @@ def collective(
     )
     carried = size * rule.wire(protocol) / usable_share(family, profile)
     slot = carried * wires.slot * group.lane / group.usable_lane
-    return Cost(algorithm, protocol, family, terms, filling, slot)
+    return Cost(algorithm, protocol, family, terms, filling, slot, hidden)
 
 
 def point_to_point(

@@ -147,6 +147,7 @@ def _one(
         rare_high=rare_high,
         filling=cost.filling,
         slot=cost.slot,
+        hidden=cost.hidden,
     )
 
 

@@ -64,6 +64,7 @@ class CollectivePrediction:
     filling  latency of the pipeline that the message fills, hidden or not [s]
     slot     how long the busiest PCIe slot carries it where GPUs have no scale-up links, at the rate that
              NCCL counts on; else 0 [s]
+    hidden   latency of steps that the bandwidth term hides at most [s]
     """
 
     op: Op
@@ -84,6 +85,7 @@ class CollectivePrediction:
     rare_high: float = float("inf")
     filling: float = 0.0
     slot: float = 0.0
+    hidden: float = 0.0
 
     @property
     def bandwidth_bound(self) -> float:

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from railwright.collectives import CollectivePrediction, Machine, sweep
-from railwright.collectives.choice import ALGORITHMS
 from railwright.collectives.family import Family, family_of
 from railwright.collectives.group import Group, group_of
 from railwright.collectives.predict import OPS
@@ -117,7 +116,6 @@ def _part(
     chosen = [(p, q) for p, q in zip(curve.points, predictions, strict=True) if q.algorithm == algorithm]
     terms: list[Mapping[str, float]] = [{t.name: t.seconds for t in q.terms} for _, q in chosen]
     messages = np.array([t.get("messages", 0.0) for t in terms])
-    rule = ALGORITHMS.get(algorithm)
     wire = np.array([t["bandwidth"] for t in terms])
     return Part(
         log=curve.file,
@@ -129,8 +127,8 @@ def _part(
         measured=np.array([p.time for p, _ in chosen]),
         steps=np.array([t["steps"] for t in terms]),
         filling=np.array([q.filling for _, q in chosen]),
+        hidden=np.array([q.hidden for _, q in chosen]),
         posting=np.where(messages > 0, messages + wire, 0.0),
         bandwidth=wire,
         family=family,
-        hides=rule.hiding(chosen[0][1].op, group) if rule else 0.0,
     )
