@@ -12,6 +12,7 @@ from railwright.model.architecture import Transformer
 from railwright.spec.training import Layout, Overlap, TrainingJob
 from railwright.training import simulate
 from railwright.training.communication import Prices
+from railwright.training.constants import constant
 from railwright.training.eras import Pace
 from railwright.training.lanes import Task, ahead_of, is_ahead, run
 from railwright.training.lockstep import WAIT, Lockstep, without_waits
@@ -19,6 +20,7 @@ from railwright.training.placement import place
 from railwright.training.route import Chunk
 from railwright.training.schedule import order_name
 from railwright.training.stage import PassBook
+from railwright.training.stragglers import pass_wait
 from railwright.training.weights import LAST_WEIGHTS
 from railwright.training.work import Work
 from training_cases import DENSE, MOE, job, machine, priced, roofline
@@ -152,7 +154,9 @@ def test_ranks_wait_once_for_what_varies_in_both() -> None:
     tasks = [Task("compute", "a", "a", 3.0, (), ahead_of(0)), Task("compute", "b", "b", 4.0, (), 0)]
     (wait,) = step.after_both(tasks, 1, 1)
     assert wait.name == WAIT
-    assert wait.duration == pytest.approx(hypot(3.0 * step.wait["forward"], 4.0 * step.wait["backward"]))
+    # what the two take varies apart, and detours come in either
+    varies = constant("pass_spread") * hypot(3.0, 4.0)
+    assert wait.duration == pytest.approx(pass_wait(step.groups, step.gpus, 7.0, varies))
     apart = step.after(tasks[:1], 1, "forward")[0].duration + step.after(tasks[1:], 1, "backward")[0].duration
     assert wait.duration < apart
 

@@ -38,8 +38,8 @@ class Cost:
     """Algorithm, protocol and terms of one collective of one group.
 
     filling  latency of the pipeline that a message fills and drains [s]
-    hides    time of the wire behind which latency of steps hides [s]
     slot     how long the busiest PCIe slot carries it, at the rate that NCCL counts on [s]
+    hidden   latency of steps that its bandwidth term hides at most [s]
     """
 
     algorithm: str
@@ -48,7 +48,7 @@ class Cost:
     terms: tuple[Term, ...]
     filling: float
     slot: float = 0.0
-    hides: float = 0.0
+    hidden: float = 0.0
 
     @property
     def time(self) -> float:
@@ -82,17 +82,17 @@ def collective(
     inside = size * bus_factor(op, group.ranks) / limit
     usable = usable_share(family, profile)
     bandwidth = max(network, inside) / usable
+    hidden = rule.hiding(op, group, network / usable, inside / usable)
     why = (
         f"NCCL's channels inside a node carry {limit / 1e9:.0f} GB/s of busbw"
         if inside >= network
         else "solved on the fabric at the rate NCCL's payload can use"
     )
-    hides = rule.hiding(op, group, network / usable, inside / usable)
     terms = (
         Term("launch", family.launch, "kernel launch and hand-shakes beyond NCCL's own latencies"),
         Term(
             "steps",
-            max(0.0, latency - hides),
+            max(0.0, latency - hidden),
             f"{algorithm} steps with {protocol} over {group.nodes} node(s)",
         ),
         Term("bandwidth", bandwidth, why),
@@ -104,7 +104,7 @@ def collective(
     )
     carried = size * rule.wire(protocol) / usable_share(family, profile)
     slot = carried * wires.slot * group.lane / group.usable_lane
-    return Cost(algorithm, protocol, family, terms, filling, slot, hides)
+    return Cost(algorithm, protocol, family, terms, filling, slot, hidden)
 
 
 def point_to_point(

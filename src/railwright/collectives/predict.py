@@ -146,8 +146,8 @@ def _one(
         rare_low=rare_low,
         rare_high=rare_high,
         filling=cost.filling,
-        hides=cost.hides,
         slot=cost.slot,
+        hidden=cost.hidden,
     )
 
 

@@ -68,9 +68,9 @@ class CollectivePrediction:
     error_low, error_high   80 % band of measured/predicted for this family (0.9, 1.2), and its source
     rare_low, rare_high     98 % band, likewise; 0 and infinity where nobody has made one
     filling  latency of the pipeline that the message fills, hidden or not [s]
-    hides    time of the wire behind which latency of steps hides [s]
     slot     how long the busiest PCIe slot carries it where GPUs have no scale-up links, at the rate that
              NCCL counts on; else 0 [s]
+    hidden   latency of steps that the bandwidth term hides at most [s]
     """
 
     op: Op
@@ -90,8 +90,8 @@ class CollectivePrediction:
     rare_low: float = 0.0
     rare_high: float = float("inf")
     filling: float = 0.0
-    hides: float = 0.0
     slot: float = 0.0
+    hidden: float = 0.0
 
     @property
     def bandwidth_bound(self) -> float:

@@ -127,8 +127,8 @@ def _part(
         measured=np.array([p.time for p, _ in chosen]),
         steps=np.array([t["steps"] for t in terms]),
         filling=np.array([q.filling for _, q in chosen]),
+        hidden=np.array([q.hidden for _, q in chosen]),
         posting=np.where(messages > 0, messages + wire, 0.0),
         bandwidth=wire,
-        hides=np.array([q.hides for _, q in chosen]) / wire,
         family=family,
     )

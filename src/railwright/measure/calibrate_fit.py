@@ -36,9 +36,9 @@ class Part:
     measured   (P,) [s]
     steps      (P,) latency terms without launch [s]
     filling    (P,) latency of the pipeline that a message fills (`collectives.algorithm`) [s]
+    hidden     (P,) latency that the bandwidth term hides at most at usable 1 [s]; 0: steps stay as they are
     posting    (P,) what the proxies take to post the messages where that is beyond the wire, else 0 [s]
     bandwidth  (P,) bandwidth term at usable 1 [s]
-    hides      (P,) share of the bandwidth term behind which the latency `filling` hides; 0: `steps` stay
     family     as shipped, for the form of its ramp
     """
 
@@ -51,14 +51,14 @@ class Part:
     measured: Floats
     steps: Floats
     filling: Floats
+    hidden: Floats
     posting: Floats
     bandwidth: Floats
-    hides: Floats
     family: Family
 
     def only(self, keep: NDArray[np.bool_]) -> Part:
         """The same curve with some of its points."""
-        names = ("size", "measured", "steps", "filling", "posting", "bandwidth", "hides")
+        names = ("size", "measured", "steps", "filling", "hidden", "posting", "bandwidth")
         return replace(self, **{name: getattr(self, name)[keep] for name in names})
 
 
@@ -140,7 +140,8 @@ def times(part: Part, values: Values) -> Floats:
     family, across = replace(part.family, ramp=values["ramp"]), part.nodes > 1
     pairs = zip(part.filling.tolist(), wire.tolist(), strict=True)
     ramp = np.array([ramp_seconds(family, filling, bandwidth, across) for filling, bandwidth in pairs])
-    steps = np.where(part.hides > 0, np.maximum(0.0, part.filling - part.hides * wire), part.steps)
+    beyond = np.maximum(0.0, part.filling - part.hidden / values["usable"])
+    steps = np.where(part.hidden > 0, beyond, part.steps)
     found: Floats = values["launch"] + steps + np.maximum(0.0, part.posting - wire) + wire + ramp
     return found
 
