@@ -86,3 +86,31 @@ def test_a_part_that_runs_again_casts_again() -> None:
     wanted = job(dtype="fp8", recompute="selective", recompute_modules=("mlp",))
     again = operators_of(wanted, DENSE, "dense", GPUS["h100-sxm"]).recomputed
     assert "mlp down input cast" in {op.name for op in again}
+
+
+@pytest.mark.parametrize(
+    ("dtype", "gpu", "gradient", "turned"),
+    [
+        # bytes per element of what is gathered: read in 16 bits and written on 1/4 of the rows, then turned
+        ("fp8", "h100-sxm", 3 / 4 + 2, 2),
+        ("fp8", "b200-sxm", 3 / 4, 0),
+        ("mxfp8", "b200-sxm", 4 / 4, 0),
+        ("fp8_block", "h100-sxm", 4 / 4, 0),
+    ],
+)
+def test_gradients_are_cast_before_they_are_gathered(
+    dtype: str, gpu: str, gradient: float, turned: float
+) -> None:
+    cut = {"tensor": 4, "sequence_parallel": True}
+    found = operators_of(job(dtype=dtype, **cut), DENSE, "dense", GPUS[gpu])
+    elements = 1024 * DENSE.hidden
+    moved = {op.name: op.bytes / elements for op in (*found.backward_input, *found.backward_weight)}
+    for name in ("output projection", "mlp down"):
+        assert moved[f"{name}, gradient cast"] == gradient
+    assert [moved.get(f"{name}, input turned", 0.0) for name in ("qkv projection", "mlp up")] == [turned] * 2
+    # all-reduced without sequence parallelism, they are whole
+    whole = operators_of(job(dtype=dtype, tensor=4), DENSE, "dense", GPUS[gpu])
+    assert not [op for op in whole.backward_weight if op.name.endswith("turned")]
+    assert moved["mlp up, gradient cast"] == next(
+        op.bytes / elements for op in whole.backward_input if op.name == "mlp up, gradient cast"
+    )

@@ -21,7 +21,9 @@ from railwright.model.kernels import ELEMENT, half
 from railwright.model.operators import LayerOperators
 from railwright.spec.training import TrainingJob
 from railwright.training.blockwise import GATHERED
+from railwright.training.casts import compiled_casts
 from railwright.training.eras import era_of
+from railwright.training.gathers import WHOLE, gathers_of
 from railwright.training.sizes import sequence_ranks
 
 DTYPES = ("fp8", "mxfp8")
@@ -31,6 +33,12 @@ CAST = (
     *("mlp down", "shared expert up", "shared expert down"),
 )
 """Products whose input is cast by a kernel of its own."""
+
+REDUCED = ("output projection", "mlp down", "shared expert down", "mixer output projection")
+"""Products that tensor ranks cut by rows, the gradients of whose outputs they gather."""
+
+WRITTEN_ONCE, TURNED = ELEMENT + 1, 1.0 + 1
+"""Bytes of casting one element straight alone, and of transposing one of 8 bits."""
 
 MOVED = 2 * ELEMENT
 """Bytes of casting one element: 16 bits read, 8 written straight and transposed."""
@@ -53,3 +61,37 @@ def with_input_casts(operators: LayerOperators, job: TrainingJob) -> LayerOperat
         return Operator(f"{op.name} input cast", "memory", 0.0, MOVED * rows * op.k, half(job.dtype))
 
     return replace(operators, forward=ahead(operators.forward), recomputed=ahead(operators.recomputed))
+
+
+def with_gathered_casts(operators: LayerOperators, job: TrainingJob, one_copy: bool) -> LayerOperators:
+    """The same where tensor ranks gather what they have cast (`gathers`).
+
+    one_copy  products take any layout, or none reads the other
+    A gradient is cast where it is, on a rank's own rows.  With a scale per tensor it travels straight, and
+    all that arrives is turned for the products that sum over rows; so are inputs gathered again.
+    Source: Transformer Engine d0067d0, pytorch/distributed.py, _all_gather_fp8 (_create_transpose); formats
+    with scales in blocks send both copies.
+    """
+    ranks = sequence_ranks(job)
+    if ranks == 1 or gathers_of(job) == WHOLE or compiled_casts(job):
+        return operators
+    turns = job.dtype == "fp8" and not one_copy
+    share = (WRITTEN_ONCE / ranks + TURNED) / MOVED if turns else 1 / ranks
+
+    def cast(op: Operator) -> Operator:
+        own = op.name.removesuffix(", gradient cast") in REDUCED and op.name.endswith(", gradient cast")
+        return replace(op, bytes=op.bytes * share) if own else op
+
+    def turned(op: Operator) -> tuple[Operator, ...]:
+        name = op.name.rsplit(", ", 1)[0]
+        if not turns or name not in GATHERED:
+            return (op,)
+        moved = TURNED * op.k * op.n * op.batch
+        label = f"{name}, input turned"
+        return Operator(label, "memory", 0.0, moved, half(job.dtype), phase="backward_weight"), op
+
+    return replace(
+        operators,
+        backward_input=tuple(map(cast, operators.backward_input)),
+        backward_weight=tuple(one for op in operators.backward_weight for one in turned(op)),
+    )

@@ -16,7 +16,7 @@ from railwright.training.communication import gradient_bytes
 from railwright.training.costs import on_context_ranks
 from railwright.training.eras import eager_parts, era_of, loss_of
 from railwright.training.fused import fused_by, summing_gradients
-from railwright.training.input_casts import casts_inputs, with_input_casts
+from railwright.training.input_casts import casts_inputs, with_gathered_casts, with_input_casts
 from railwright.training.lora import with_adapters
 from railwright.training.narrow import scaling_of
 from railwright.training.one_copy import ACTIVATIONS, has_one_copy, with_one_copy
@@ -55,6 +55,7 @@ def operators_of(job: TrainingJob, arch: Transformer, kind: Layer, gpu: Gpu) -> 
         operators = with_casts(operators, job, arch.gated)
     if casts_inputs(job):
         operators = with_input_casts(operators, job)
+    operators = with_gathered_casts(operators, job, has_one_copy(job, gpu))
     if has_one_copy(job, gpu):
         split = bool({"norm", "activation"} & set(unfused_of(job, arch)))
         alone = ("mlp norm",) * routed + ("input norm",) * (arch.attention == "mla")
