@@ -114,7 +114,7 @@ def test_expert_all_to_all_carries_each_token_to_its_top_k(imbalance: float) -> 
 
 
 def test_ranks_tell_each_other_how_many_tokens_they_send() -> None:
-    # 8 bytes for each of 8 experts from each of 8 ranks, once per layer and microbatch, before NCCL's dispatch
+    # 8 bytes for each of 8 experts from each of 8 ranks, per layer and microbatch, before NCCL's dispatch
     wanted = job(expert=8, batch=64)
     counts, sizes = sent(wanted, MOE)
     assert counts["ep counts"] == 8 * 2
