@@ -288,3 +288,12 @@ def test_split_passes_of_an_extra_prediction_send_the_same() -> None:
     ]
     assert len(volumes) == 2
     assert volumes[0] == pytest.approx(volumes[1])
+
+
+@pytest.mark.parametrize(("tensor", "heads"), [(1, 4), (2, 2), (4, 1), (8, 1)])
+def test_heads_of_keys_that_travel_are_a_tensor_ranks_own(tensor: int, heads: int) -> None:
+    # 4 heads of keys and values, 64 wide, cut over tensor ranks; more ranks than heads hold one each
+    _, sizes = sent(job(gpus=tensor * 2, batch=1, tensor=tensor, context=2), DENSE)
+    block = 2 * (1024 / 2) * heads * 64 * 2
+    assert sizes["cp ring"] == 8 * block
+    assert sizes["cp ring backward"] == 8 * 2 * block

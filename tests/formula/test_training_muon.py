@@ -21,7 +21,7 @@ from railwright.spec.training import Muon, TrainingJob
 from railwright.training import simulate
 from railwright.training.constants import constant
 from railwright.training.eras import pace_of
-from railwright.training.muon import MatrixGroup, iterated, operators, spread
+from railwright.training.muon import MatrixGroup, iterated, iteration_bytes, operators, spread
 from railwright.training.result import StepResult
 from railwright.training.whatif import what_ifs
 from training_cases import DENSE, MOE, changed, job, machine, priced
@@ -224,3 +224,15 @@ def test_what_adam_would_take_is_asked() -> None:
     assert with_adam is not None
     assert with_adam.step_time == step(job()).step_time
     assert "Adam instead of Muon" not in {w.name for w in what_ifs(job(), DENSE, machine(1))}
+
+
+@pytest.mark.parametrize(("rows", "columns"), [(1024, 1024), (1024, 8192)])
+def test_an_iteration_holds_a_normal_form_or_its_squares(rows: int, columns: int) -> None:
+    # fp32 and 16 bits of a matrix; or twice 16 bits of it and of two squares of its shorter side
+    matrix = Matrix("one", rows, columns, "rows")
+    size = rows * columns
+    alone = max(6 * size, 4 * size + 4 * 1024**2)
+    assert iteration_bytes((MatrixGroup(((matrix, 3),), 1, "tp", 4),), "duplicated") == alone
+    # tensor ranks gather it: fp32 of their part, and of the whole
+    gathered = iteration_bytes((MatrixGroup(((matrix, 3),), 4, "tp", 4),), "duplicated")
+    assert gathered == alone + 8 * matrix.size

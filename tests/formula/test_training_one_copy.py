@@ -37,7 +37,7 @@ def test_products_that_take_any_layout_need_one_copy(gpu: str) -> None:
         "input norm": h,
         "attention output cast": DENSE.heads * DENSE.head_dim,
         "mlp norm": h,
-        "mlp activation": f,
+        "mlp down input cast": f,
         "mlp down, gradient cast": h,
         "mlp up, gradient cast": (2 if DENSE.gated else 1) * f,
         "output projection, gradient cast": h,

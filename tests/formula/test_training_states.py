@@ -11,9 +11,10 @@ from railwright.model.architecture import Transformer
 from railwright.spec.lora import Lora
 from railwright.spec.training import Overlap
 from railwright.training.memory import peak_memory
+from railwright.training.moved import MOVED, at_start
 from railwright.training.stages import stage_shapes
 from railwright.training.states import COPY, GATHERED, PASSING, WAITING, state_parts
-from training_cases import DENSE, MOE, job, machine
+from training_cases import DENSE, MOE, changed, job, machine
 
 
 def test_experts_are_sharded_over_fewer_ranks() -> None:
@@ -229,3 +230,19 @@ def test_a_reduced_gradient_has_the_type_of_fp32_shards() -> None:
     megatron = states(zero=3, gradient_dtype="bf16")
     assert megatron["gradients"] == pytest.approx(2 * PARAMETERS / 32)
     assert megatron[COPY] == pytest.approx(4 * PARAMETERS / 32)
+
+
+@pytest.mark.parametrize(("dtype", "each"), [(None, 4.0), ("bf16", 2.0)])
+def test_at_the_start_weights_are_there_twice_beside_all_gradients(dtype: str | None, each: float) -> None:
+    # Megatron-LM's distributed optimizer: one buffer of weights, made behind that of gradients
+    wanted = changed(job(gpus=32, sequence=64, batch=32), gradient_dtype=dtype)
+    (shape,) = stage_shapes(DENSE, wanted.layout)
+    found = at_start(wanted, shape, 2.0 * shape.dense_total)
+    assert found == {
+        "weights": 2 * shape.dense_total,
+        MOVED: 2 * shape.dense_total,
+        "gradients": each * shape.dense_total,
+    }
+    # nothing moves where weights are gathered in the buffer of their gradients, or not sharded so
+    for other in (changed(wanted, software="megatron-2022"), job(zero=0), job(zero=2)):
+        assert at_start(other, shape, 1.0) == {}

@@ -24,6 +24,7 @@ from railwright.model.architecture import Operator, Phase
 from railwright.model.kernels import ELEMENT, half
 from railwright.model.operators import LayerOperators
 from railwright.spec.training import TrainingJob
+from railwright.training.sizes import sequence_ranks
 
 PRODUCTS = {"fp8_block": "fp8"}
 """What the kernel model multiplies in for a format of jobs; others are their own."""
@@ -37,6 +38,12 @@ SENT = (1 + 4 / 128) / ELEMENT
 
 CAST = ELEMENT + 2 * (1 + 4 / 128)
 """HBM traffic of casting one element: read in 16 bits, written straight and transposed with its scales."""
+
+GATHERED = (
+    *("qkv projection", "query projection", "query up", "key/value up", "mixer projection"),
+    *("mlp up", "shared expert up"),
+)
+"""Products that read rows of all tensor ranks, each of which casts its own before they travel (`gathers`)."""
 
 TO_EXPERTS = ("ep dispatch", "ep combine backward")
 """Exchanges that carry what a product of an expert multiplies next."""
@@ -103,7 +110,8 @@ def _narrow(op: Operator) -> bool:
 
 
 def _cast(op: Operator, job: TrainingJob) -> Operator:
-    return _moved(f"{op.name} input cast", CAST * op.m * op.k * op.batch, job, "forward")
+    rows = op.m * op.batch / (sequence_ranks(job) if op.name in GATHERED else 1)
+    return _moved(f"{op.name} input cast", CAST * rows * op.k, job, "forward")
 
 
 def _moved(name: str, moved: float, job: TrainingJob, phase: Phase) -> Operator:

@@ -1,6 +1,6 @@
 """Casts to fp8 as torch.compile writes them (torchao's recipes), in place of Transformer Engine's fused ones.
 
-Transformer Engine's norms and activations write fp8 themselves, in both layouts; torchao casts every operand
+Transformer Engine's norms write fp8 themselves, in both layouts; torchao casts every operand
 of a product by kernels of its own.  With a scale per tensor the maximum is found first; with one per row
 (`fp8_rowwise`) an operand is cast once along each of its dimensions, since the products of the backward pass
 sum over the other one.  Backward, those products are cuBLAS's with one scale, and another kernel applies the

@@ -16,9 +16,10 @@ from railwright.training.communication import gradient_bytes
 from railwright.training.costs import on_context_ranks
 from railwright.training.eras import eager_parts, era_of, loss_of
 from railwright.training.fused import fused_by, summing_gradients
+from railwright.training.input_casts import casts_inputs, with_gathered_casts, with_input_casts
 from railwright.training.lora import linears, with_adapters
 from railwright.training.narrow import scaling_of
-from railwright.training.one_copy import has_one_copy, with_one_copy
+from railwright.training.one_copy import ACTIVATIONS, has_one_copy, with_one_copy
 from railwright.training.packing import attended, samples_of
 from railwright.training.recompute import needed
 from railwright.training.sizes import rows_of
@@ -52,9 +53,14 @@ def operators_of(job: TrainingJob, arch: Transformer, kind: Layer, gpu: Gpu) -> 
         operators = fused_by(operators, job, gpu)
     if compiled_casts(job):
         operators = with_casts(operators, job, arch.gated)
+    if casts_inputs(job):
+        operators = with_input_casts(operators, job)
+    operators = with_gathered_casts(operators, job, has_one_copy(job, gpu))
     if has_one_copy(job, gpu):
         split = bool({"norm", "activation"} & set(unfused_of(job, arch)))
-        operators = with_one_copy(operators, routed=routed, gated=arch.gated, split=split)
+        alone = ("mlp norm",) * routed + ("input norm",) * (arch.attention == "mla")
+        alone += ACTIVATIONS * casts_inputs(job)
+        operators = with_one_copy(operators, alone=alone, gated=arch.gated, split=split)
     if job.dtype in PRODUCTS:
         operators = with_block_casts(operators, job)
     if routed and job.dispatch_dtype == "fp8" and layout.expert > 1:

@@ -12,6 +12,7 @@ asked for).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from railwright.catalog.parts import Gpu
@@ -46,18 +47,18 @@ def has_one_copy(job: TrainingJob, gpu: Gpu) -> bool:
     return frozen or weighs_one_byte(job, gpu.generation)
 
 
-def with_one_copy(operators: LayerOperators, *, routed: bool, gated: bool, split: bool) -> LayerOperators:
+def with_one_copy(
+    operators: LayerOperators, *, alone: Sequence[str], gated: bool, split: bool
+) -> LayerOperators:
     """A layer's operators with one copy written instead of two.
 
-    routed  experts: their router reads the norm's output in 16 bits, and their inputs have casts of their own
-    gated   activations
-    split   norms or activations run one kernel per operation and write 16 bits
+    alone  norms and activations that write 16 bits, which other kernels cast: a router reads the norm too, or
+           nothing is fused (`input_casts`)
+    gated  activations
+    split  norms or activations run one kernel per operation and write 16 bits
     """
     shares = dict.fromkeys(NORMS, WRITTEN) | dict.fromkeys(ACTIVATIONS, GATED if gated else WRITTEN)
-    if routed:
-        del shares["mlp norm"]
-    if split:
-        shares = {}
+    shares = {} if split else {name: share for name, share in shares.items() if name not in alone}
 
     def once(op: Operator) -> Operator:
         share = WRITTEN if op.name.endswith(" cast") else shares.get(op.name, 1.0)
