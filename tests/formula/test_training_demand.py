@@ -17,6 +17,7 @@ from railwright.compute.time import peak_rate
 from railwright.errors import PlanError
 from railwright.fabric import count
 from railwright.model import flops_per_token, load_model
+from railwright.ranges import Range
 from railwright.shipped import read_data
 from railwright.spec import load_study
 from railwright.study.evaluate import Workshop
@@ -25,7 +26,6 @@ from railwright.training import simulate
 from railwright.training.borrowed import kernel_share, kernels_over
 from railwright.training.demand import Equipment, Run, demand, usual_server
 from railwright.training.throughput import (
-    Range,
     Throughput,
     above_published,
     predicted_pace,

@@ -15,8 +15,8 @@ from railwright.errors import RailwrightError
 from railwright.units import DAY
 
 if TYPE_CHECKING:
+    from railwright.ranges import Range
     from railwright.training.demand import Demand
-    from railwright.training.throughput import Range
 
 DEFAULT_GPU = "h100-sxm"
 DEFAULT_DTYPE = "bf16"

@@ -12,8 +12,9 @@ from railwright.catalog.parts import Catalog, Gpu, Server
 from railwright.errors import PlanError
 from railwright.model import flops_per_token
 from railwright.model.architecture import Transformer
+from railwright.ranges import Range
 from railwright.training.formats import job_peak
-from railwright.training.throughput import Range, Throughput, published_pace
+from railwright.training.throughput import Throughput, published_pace
 from railwright.units import DAY, HOUR
 
 SENSIBLE = {
