@@ -47,7 +47,7 @@ class Ending:
 
     @property
     def on_gpu(self) -> float:
-        """What the GPU itself computes of the optimizer."""
+        """What the GPU itself computes of the optimizer. [s]"""
         return self.optimizer - self.host.seconds - exchange_time(self.exchanged)
 
 

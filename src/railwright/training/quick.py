@@ -164,6 +164,7 @@ class _Templates:
         return self.number[key]
 
     def arrays(self) -> tuple[Arrays, NDArray[np.int64]]:
+        """All lists one after the other, as `_tasks` gives them."""
         return _tasks(self.lists)
 
     def launches(self) -> Arrays:
