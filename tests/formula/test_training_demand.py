@@ -24,7 +24,7 @@ from railwright.study.evaluate import Workshop
 from railwright.study.rooms import money
 from railwright.training import simulate
 from railwright.training.borrowed import kernel_share, kernels_over
-from railwright.training.demand import Equipment, Run, demand, usual_server
+from railwright.training.demand import Equipment, TrainingRun, demand, usual_server
 from railwright.training.throughput import (
     Throughput,
     above_published,
@@ -36,7 +36,7 @@ from training_cases import DENSE, changed, job, machine
 EXAMPLE = Path(__file__).parents[2] / "examples" / "mixtral-240-h100.yaml"
 PAGE = Path(__file__).parents[2] / "docs" / "training" / "demand.md"
 PACE = Throughput(Range(100e12, 125e12, 200e12), "a test")
-RUN = Run(DENSE, 1e12, 4096, "bf16")
+RUN = TrainingRun(DENSE, 1e12, 4096, "bf16")
 
 
 def parts(name: str = "a100-sxm-80") -> tuple[Gpu, Server]:
@@ -105,7 +105,7 @@ def test_a_predicted_step_gives_its_own_gpu_hours() -> None:
     step = simulate(plan, DENSE, cluster)
     gpu, server = parts("h100-sxm")
     used = cluster.network.fabric.num_gpus
-    run = Run(DENSE, plan.tokens, plan.sequence, "bf16")
+    run = TrainingRun(DENSE, plan.tokens, plan.sequence, "bf16")
     found = demand(run, Equipment(gpu, server), gpus=used, pace=predicted_pace(step, used))
     if step.error_low <= 1 <= step.error_high:
         assert found.gpu_hours.middle == pytest.approx(step.gpu_hours)

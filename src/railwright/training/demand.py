@@ -29,7 +29,7 @@ SENSIBLE = {
 
 
 @dataclass(frozen=True)
-class Run:
+class TrainingRun:
     """A training run that is asked for.
 
     tokens      of the whole run [token]
@@ -121,7 +121,7 @@ class Demand:
 
 
 def demand(
-    run: Run,
+    run: TrainingRun,
     on: Equipment,
     *,
     days: float | None = None,
@@ -204,7 +204,7 @@ def _servers(gpus: float, used: int) -> int:
     return math.ceil(gpus / used * (1 - 1e-12))
 
 
-def _check(run: Run, days: float | None, gpus: int | None, pue: float, availability: float) -> None:
+def _check(run: TrainingRun, days: float | None, gpus: int | None, pue: float, availability: float) -> None:
     if days is not None and gpus is not None:
         raise PlanError(
             "A deadline and a fleet were both given; give the days to learn the GPUs, or the GPUs to learn "
