@@ -12,7 +12,7 @@ import pytest
 
 from railwright.catalog import load_catalog
 from railwright.model import load_model
-from railwright.training.demand import Demand, Equipment, TrainingRun, demand, usual_server
+from railwright.training.demand import Demand, Equipment, TokenBudget, demand, usual_server
 from railwright.training.whole_runs import over_middle, whole_runs
 
 TOKENS, SEQUENCE = 2e12, 4096
@@ -22,8 +22,8 @@ LLAMA_2 = {"llama-2-7b": 184_320, "llama-2-13b": 368_640, "llama-2-70b": 1_720_3
 def asked(model: str, days: float | None = None, gpus: int | None = None) -> Demand:
     catalog = load_catalog()
     gpu = catalog.gpus["a100-sxm-80"]
-    run = TrainingRun(load_model(model), TOKENS, SEQUENCE, "bf16")
-    return demand(run, Equipment(gpu, usual_server(catalog, gpu)), days=days, gpus=gpus)
+    budget = TokenBudget(load_model(model), TOKENS, SEQUENCE, "bf16")
+    return demand(budget, Equipment(gpu, usual_server(catalog, gpu)), days=days, gpus=gpus)
 
 
 @pytest.mark.parametrize(("model", "hours"), LLAMA_2.items())
