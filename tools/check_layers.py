@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 FLOORS = {
-    "errors": 0, "units": 0, "shipped": 0, "catalog": 0, "spec": 0,
+    "errors": 0, "units": 0, "ranges": 0, "shipped": 0, "catalog": 0, "spec": 0,
     "fabric": 1,
     "asbuilt": 2, "export": 2, "traffic": 2, "model": 2, "compute": 2, "site": 2,
     "network": 3, "audit": 3,

@@ -129,15 +129,15 @@ def demand_page() -> tuple[Path, str]:
     """docs/training/demand.md: whole runs and Llama 2 70B's fleet beside what `railwright demand` says."""
     from railwright.catalog import load_catalog
     from railwright.model import load_model
-    from railwright.training.demand import Demand, Equipment, Run, demand, usual_server
+    from railwright.training.demand import Demand, Equipment, TokenBudget, demand, usual_server
     from railwright.training.whole_runs import WholeRun, whole_runs
 
     catalog = load_catalog()
 
     def asked(run: WholeRun, gpus: int | None = None, days: float | None = None) -> Demand:
         gpu = catalog.gpus[run.gpu]
-        training = Run(load_model(run.model), run.tokens, run.sequence, "bf16")
-        return demand(training, Equipment(gpu, usual_server(catalog, gpu)), gpus=gpus, days=days)
+        budget = TokenBudget(load_model(run.model), run.tokens, run.sequence, "bf16")
+        return demand(budget, Equipment(gpu, usual_server(catalog, gpu)), gpus=gpus, days=days)
 
     rows = []
     for run in whole_runs():

@@ -247,9 +247,9 @@ def listed(words: Sequence[str]) -> str:
     return " and ".join((", ".join(words[:-1]), words[-1])) if len(words) > 1 else "".join(words)
 
 
-def show_share(value: float) -> str:
+def show_share(value: float, digits: int = 1) -> str:
     """A part of a whole, 0.253 as '25.3 %'."""
-    return f"{100 * value:.1f} %"
+    return f"{100 * value:.{digits}f} %"
 
 
 def show_change(value: float) -> str:

@@ -20,6 +20,7 @@ from railwright.compute.time import peak_rate
 from railwright.errors import PlanError
 from railwright.fabric import count
 from railwright.model import flops_per_token, load_model
+from railwright.ranges import Range
 from railwright.shipped import read_data
 from railwright.spec import load_study
 from railwright.study.evaluate import Workshop
@@ -27,10 +28,9 @@ from railwright.study.rooms import money
 from railwright.training import simulate
 from railwright.training.borrowed import kernel_share, kernels_over
 from railwright.training.constants import width_of
-from railwright.training.demand import Equipment, Run, demand, usual_server
+from railwright.training.demand import Equipment, TokenBudget, demand, usual_server
 from railwright.training.mixtures import LEAST_MODELS, NEXT, kept
 from railwright.training.throughput import (
-    Range,
     Throughput,
     above_published,
     predicted_pace,
@@ -41,7 +41,7 @@ from training_cases import DENSE, changed, job, machine
 EXAMPLE = Path(__file__).parents[2] / "examples" / "mixtral-240-h100.yaml"
 PAGE = Path(__file__).parents[2] / "docs" / "training" / "demand.md"
 PACE = Throughput(Range(100e12, 125e12, 200e12), "a test")
-RUN = Run(DENSE, 1e12, 4096, "bf16")
+BUDGET = TokenBudget(DENSE, 1e12, 4096, "bf16")
 
 
 def parts(name: str = "a100-sxm-80") -> tuple[Gpu, Server]:
@@ -53,7 +53,7 @@ def parts(name: str = "a100-sxm-80") -> tuple[Gpu, Server]:
 def test_gpu_hours_are_flops_over_pace() -> None:
     """1e12 tokens at F FLOPs each on GPUs of 125 TFLOP/s: 1e12 F / 125e12 / 3600 hours."""
     gpu, server = parts()
-    found = demand(RUN, Equipment(gpu, server), pace=PACE)
+    found = demand(BUDGET, Equipment(gpu, server), pace=PACE)
     flops = flops_per_token(DENSE, 4096).total * 1e12
     assert found.flops == pytest.approx(flops)
     assert found.gpu_hours.middle == pytest.approx(flops / 125e12 / 3600)
@@ -64,9 +64,9 @@ def test_gpu_hours_are_flops_over_pace() -> None:
 
 def test_a_deadline_and_its_fleet_are_the_same_question() -> None:
     gpu, server = parts()
-    asked = demand(RUN, Equipment(gpu, server), days=1, pace=PACE)
+    asked = demand(BUDGET, Equipment(gpu, server), days=1, pace=PACE)
     fleet = int(asked.gpus.middle)
-    back = demand(RUN, Equipment(gpu, server), gpus=fleet, pace=PACE)
+    back = demand(BUDGET, Equipment(gpu, server), gpus=fleet, pace=PACE)
     assert fleet % server.gpus == 0
     assert back.days.middle <= 1.0 < back.days.middle * fleet / (fleet - server.gpus)
     assert asked.sustained.middle == pytest.approx(asked.flops / 86400)
@@ -75,7 +75,7 @@ def test_a_deadline_and_its_fleet_are_the_same_question() -> None:
 def test_energy_is_server_power_times_hours_times_pue() -> None:
     """A DGX A100 draws at most 6.5 kW for 8 GPUs: 812.5 W each, with 40 W of switches, at a PUE of 1.2."""
     gpu, server = parts()
-    found = demand(RUN, Equipment(gpu, server, network_power=40), gpus=80, pace=PACE, pue=1.2)
+    found = demand(BUDGET, Equipment(gpu, server, network_power=40), gpus=80, pace=PACE, pue=1.2)
     watts = (6500 / 8 + 40) * 1.2
     assert found.power.middle == pytest.approx(80 * watts)
     assert found.energy.middle == pytest.approx(found.gpu_hours.middle * 3600 * watts)
@@ -87,19 +87,19 @@ def test_idle_gpus_of_the_servers_draw_their_share() -> None:
     part = 6500 / 8
     for per_server, idle in ((None, 4), (4, 20)):
         on = Equipment(gpu, server, per_server=per_server, idle_share=0.3)
-        found = demand(RUN, on, gpus=20, pace=PACE)
+        found = demand(BUDGET, on, gpus=20, pace=PACE)
         assert found.idle.middle == idle
         assert found.power.middle == pytest.approx((20 + 0.3 * idle) * part)
         assert found.energy.middle == pytest.approx(found.gpu_hours.middle * 3600 * found.power.middle / 20)
-    fleet = demand(RUN, Equipment(gpu, server, per_server=5, idle_share=0.3), days=1, pace=PACE)
+    fleet = demand(BUDGET, Equipment(gpu, server, per_server=5, idle_share=0.3), days=1, pace=PACE)
     assert fleet.gpus.middle % 5 == 0
     assert fleet.idle.middle == fleet.gpus.middle / 5 * 3
 
 
 def test_half_the_time_at_work_takes_twice_as_long() -> None:
     gpu, server = parts()
-    whole = demand(RUN, Equipment(gpu, server), gpus=80, pace=PACE)
-    half = demand(RUN, Equipment(gpu, server), gpus=80, pace=PACE, availability=0.5)
+    whole = demand(BUDGET, Equipment(gpu, server), gpus=80, pace=PACE)
+    half = demand(BUDGET, Equipment(gpu, server), gpus=80, pace=PACE, availability=0.5)
     assert half.days.middle == pytest.approx(2 * whole.days.middle)
     assert half.gpu_hours.high == pytest.approx(2 * whole.gpu_hours.high)
 
@@ -110,8 +110,8 @@ def test_a_predicted_step_gives_its_own_gpu_hours() -> None:
     step = simulate(plan, DENSE, cluster)
     gpu, server = parts("h100-sxm")
     used = cluster.network.fabric.num_gpus
-    run = Run(DENSE, plan.tokens, plan.sequence, "bf16")
-    found = demand(run, Equipment(gpu, server), gpus=used, pace=predicted_pace(step, used))
+    budget = TokenBudget(DENSE, plan.tokens, plan.sequence, "bf16")
+    found = demand(budget, Equipment(gpu, server), gpus=used, pace=predicted_pace(step, used))
     if step.error_low <= 1 <= step.error_high:
         assert found.gpu_hours.middle == pytest.approx(step.gpu_hours)
     assert found.gpu_hours.low == pytest.approx(step.gpu_hours * step.error_low)
@@ -303,13 +303,13 @@ def test_a_pace_of_other_gpus_is_told(gpu: str, says: str) -> None:
 def test_what_makes_no_sense_is_refused(change: dict[str, float], words: str) -> None:
     gpu, server = parts()
     with pytest.raises(PlanError, match=words):
-        demand(RUN, Equipment(gpu, server), **change)  # type: ignore[arg-type]
+        demand(BUDGET, Equipment(gpu, server), **change)  # type: ignore[arg-type]
 
 
 def test_a_dtype_the_gpu_lacks_is_refused() -> None:
     gpu, server = parts()
     with pytest.raises(PlanError, match="no fp8 tensor cores"):
-        demand(replace(RUN, dtype="fp8"), Equipment(gpu, server))
+        demand(replace(BUDGET, dtype="fp8"), Equipment(gpu, server))
 
 
 def test_the_command_prints_ranges_and_json() -> None:

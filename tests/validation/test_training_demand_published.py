@@ -15,7 +15,7 @@ import pytest
 
 from railwright.catalog import load_catalog
 from railwright.model import load_model
-from railwright.training.demand import Demand, Equipment, Run, demand, usual_server
+from railwright.training.demand import Demand, Equipment, TokenBudget, demand, usual_server
 from railwright.training.whole_runs import over_middle, whole_runs
 
 TOKENS, SEQUENCE = 2e12, 4096
@@ -25,8 +25,8 @@ LLAMA_2 = {"llama-2-7b": 184_320, "llama-2-13b": 368_640, "llama-2-70b": 1_720_3
 def asked(model: str, days: float | None = None, gpus: int | None = None) -> Demand:
     catalog = load_catalog()
     gpu = catalog.gpus["a100-sxm-80"]
-    run = Run(load_model(model), TOKENS, SEQUENCE, "bf16")
-    return demand(run, Equipment(gpu, usual_server(catalog, gpu)), days=days, gpus=gpus)
+    budget = TokenBudget(load_model(model), TOKENS, SEQUENCE, "bf16")
+    return demand(budget, Equipment(gpu, usual_server(catalog, gpu)), days=days, gpus=gpus)
 
 
 @pytest.mark.parametrize(("model", "hours"), LLAMA_2.items())
@@ -46,7 +46,7 @@ def test_deepseek_lies_in_the_range(model: str, tokens: float, dtype: str, hours
     middle (1.51 and 1.22 when shares of the peak were borrowed, most of them Grok-1's)."""
     catalog = load_catalog()
     gpu = catalog.gpus["h800"]
-    run = Run(load_model(model), tokens, SEQUENCE, dtype)
+    run = TokenBudget(load_model(model), tokens, SEQUENCE, dtype)
     found = demand(run, Equipment(gpu, usual_server(catalog, gpu))).gpu_hours
     assert found.low < hours < found.high
     assert found.middle < hours < 1.25 * found.middle

@@ -15,8 +15,8 @@ from railwright.errors import RailwrightError
 from railwright.units import DAY
 
 if TYPE_CHECKING:
+    from railwright.ranges import Range
     from railwright.training.demand import Demand
-    from railwright.training.throughput import Range
 
 DEFAULT_GPU = "h100-sxm"
 DEFAULT_DTYPE = "bf16"
@@ -112,7 +112,7 @@ def _of_model(
 ) -> list[Demand]:
     from railwright.catalog import find, load_catalog
     from railwright.model import load_model
-    from railwright.training.demand import Equipment, Run, usual_server
+    from railwright.training.demand import Equipment, TokenBudget, usual_server
     from railwright.training.demand import demand as needed
     from railwright.training.whole_runs import over_middle
 
@@ -123,8 +123,8 @@ def _of_model(
         box = find(catalog.servers, server) if server is not None else usual_server(catalog, gpu)
         if box.gpu != gpu.name:
             raise RailwrightError(f"the server {box.name} holds {box.gpu}, not {gpu.name}")
-        run, on = Run(arch, tokens, sequence, dtype), Equipment(gpu, box, idle_share=_idle_share())
-        one = needed(run, on, days=days, gpus=gpus, pue=pue, availability=availability)
+        budget, on = TokenBudget(arch, tokens, sequence, dtype), Equipment(gpu, box, idle_share=_idle_share())
+        one = needed(budget, on, days=days, gpus=gpus, pue=pue, availability=availability)
         found.append(replace(one, runs=tuple((run.run, ratio) for run, ratio in over_middle(gpu))))
     return found
 
@@ -145,7 +145,7 @@ def _of_study(
     from railwright.model import load_model
     from railwright.study.evaluate import Workshop
     from railwright.training import simulate
-    from railwright.training.demand import Equipment, Run
+    from railwright.training.demand import Equipment, TokenBudget
     from railwright.training.demand import demand as needed
     from railwright.training.model_flops import job_flops_per_token
     from railwright.training.sizes import domain_of, job_gpus
@@ -163,7 +163,7 @@ def _of_study(
     server = find(workshop.catalog.servers, asked.cluster.server)
     # the switch of a single server carries nothing
     switches = count(fabric, workshop.catalog).switch_power if fabric.num_servers > 1 else 0.0
-    run = Run(
+    budget = TokenBudget(
         arch,
         tokens if tokens is not None else job.tokens,
         job.attended,
@@ -178,7 +178,7 @@ def _of_study(
         idle_share=_idle_share(asked.money.prices if asked.money is not None else None),
     )
     found = needed(
-        run,
+        budget,
         on,
         days=days,
         gpus=gpus if gpus is not None or days is not None else used,

@@ -12,7 +12,8 @@ from railwright.cli.amounts import tokens_option
 from railwright.units import GIB
 
 if TYPE_CHECKING:
-    from railwright.growth.result import Growth, Pace, Rung, Span
+    from railwright.growth.result import Growth, Pace, Rung
+    from railwright.ranges import Range
 
 
 def add_to(app: typer.Typer) -> None:
@@ -144,7 +145,7 @@ def _pace(pace: Pace | None) -> str:
     return f"{rate.middle:,.0f} ({rate.low:,.0f} to {rate.high:,.0f}), {pace.kind}"
 
 
-def _money(span: Span | None) -> str:
+def _money(span: Range | None) -> str:
     if span is None:
         return "-"
     return f"${_dollars(span.middle)} ({_dollars(span.low)} to {_dollars(span.high)})"

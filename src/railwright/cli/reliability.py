@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from railwright.cli.studies import StudyArgument, open_study
+from railwright.units import show_share
 
 if TYPE_CHECKING:
     from railwright.reliability import Goodput
@@ -98,8 +99,8 @@ def _show_losses(g: Goodput, every: bool) -> None:
 
     typer.echo("\nWhere the time goes")
     rows = [
-        ("training", _percent(g.goodput)),
-        *((what, _percent(share)) for what, share in g.losses if every or share >= SHOWN),
+        ("training", show_share(g.goodput)),
+        *((what, show_share(share)) for what, share in g.losses if every or share >= SHOWN),
     ]
     print_table(("", "of the wall time"), rows, right=True)
     typer.echo("\nThe same by each published definition")
@@ -120,7 +121,7 @@ def _show_components(g: Goodput, every: bool) -> None:
             f"{100 * c.low:.2g}-{100 * c.high:.2g}",
             f"{c.per_1000_node_days:.3f}",
             show_time(c.mtti) if math.isfinite(c.mtti) else "never",
-            _percent(c.share) if c.stops else "goes on",
+            show_share(c.share) if c.stops else "goes on",
         )
         for c in ordered
         if every or c.rate * c.units
@@ -129,7 +130,7 @@ def _show_components(g: Goodput, every: bool) -> None:
     print_table(header, rows, right=True)
     if g.nodes < 10:
         return
-    worst = f"The worst tenth of the servers causes {_percent(g.lemons)} of the server failures (lemons)."
+    worst = f"The worst tenth of the servers causes {show_share(g.lemons)} of the server failures (lemons)."
     typer.echo(worst)
 
 
@@ -159,7 +160,7 @@ def _show_run(g: Goodput) -> None:
     run = g.forecast
     typer.echo(
         f"\nThe run, {run.samples:,} simulated ({run.interruptions:.0f} interruptions each, in bursts as in "
-        f"StepFun's trace; {_percent(run.waiting)} of the time waiting for a server)"
+        f"StepFun's trace; {show_share(run.waiting)} of the time waiting for a server)"
     )
     names = ("p10", "p50", "p90", "p99", "mean")
     spare = ", with spares" if g.spares else ""
@@ -168,13 +169,13 @@ def _show_run(g: Goodput) -> None:
         ("million GPU-hours" + spare, *(f"{hours / 1e6:.3g}" for hours in run.gpu_hours))
         if run.gpu_hours[0] >= 1e6
         else ("GPU-hours" + spare, *map(show_count, run.gpu_hours)),
-        ("time spent training", *map(_percent, run.ettr[:3]), "", _percent(run.ettr[3])),
+        ("time spent training", *map(show_share, run.ettr[:3]), "", show_share(run.ettr[3])),
     ]
     print_table(("", *names), rows, right=True)
     typer.echo("\nSpare nodes of eight GPUs")
     print_table(
         ("of the time", "replayed", "fails together", "independent"),
-        [(_percent(w.share), f"{w.replayed}", f"{w.scaled}", f"{w.independent}") for w in g.wanted],
+        [(show_share(w.share), f"{w.replayed}", f"{w.scaled}", f"{w.independent}") for w in g.wanted],
         right=True,
     )
 
@@ -225,9 +226,5 @@ def _show_tornado(g: Goodput, every: bool) -> None:
     shown = g.tornado if every else g.tornado[:8]
     print_table(
         ("", "from", "to", "goodput from", "to"),
-        [(s.name, s.low, s.high, _percent(s.at_low), _percent(s.at_high)) for s in shown],
+        [(s.name, s.low, s.high, show_share(s.at_low), show_share(s.at_high)) for s in shown],
     )
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.1f} %"

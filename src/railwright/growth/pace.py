@@ -9,8 +9,9 @@ from railwright.collectives import Machine
 from railwright.errors import PlanError
 from railwright.growth.asking import Ask, Task
 from railwright.growth.parts import constant
-from railwright.growth.result import Pace, Span
+from railwright.growth.result import Pace
 from railwright.model.architecture import Transformer
+from railwright.ranges import Range
 from railwright.serving.bands import error_bands
 from railwright.serving.memory import engine_memory
 from railwright.serving.profiles import engine_of
@@ -45,7 +46,7 @@ def predicted(step: StepResult) -> Pace:
     rate = step.tokens_per_second_per_gpu
     low, high = step.error_low, step.error_high
     return Pace(
-        Span(rate / high, rate, rate / low),
+        Range.of_rate(rate, low, high),
         "model",
         f"measured steps take {low:.2f} to {high:.2f} times ours",
     )
@@ -68,7 +69,7 @@ def predicted_serving(job: ServingJob, arch: Transformer, machine: Machine) -> P
     note = f"{batch} requests of {length:,} tokens; " + (
         f"measured TPOT is {low:.2f} to {high:.2f} times ours" if band else "no band is known for it"
     )
-    return Pace(Span(rate / high, rate, rate / low), "model", note)
+    return Pace(Range.of_rate(rate, low, high), "model", note)
 
 
 def published(ask: Ask, arch: Transformer, gpu: str, gpus: int, dtype: str = "bf16") -> Pace | None:
@@ -91,7 +92,7 @@ def published(ask: Ask, arch: Transformer, gpu: str, gpus: int, dtype: str = "bf
     counts = sorted({runs_on for _, runs_on, _ in near})
     on = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
     runs = f"{len(near)} published run{'s' if len(near) > 1 else ''} on {on} GPUs"
-    return Pace(Span(rates[0], rates[len(rates) // 2], rates[-1]), "published", f"{runs}: {near[0][2]}")
+    return Pace(Range(rates[0], rates[len(rates) // 2], rates[-1]), "published", f"{runs}: {near[0][2]}")
 
 
 def label_of(gpu: str) -> str:
@@ -153,4 +154,4 @@ def _published_serving(ask: Ask, arch: Transformer, gpu: str) -> Pace | None:
     rates.sort()
     middle, source = rates[len(rates) // 2]
     note = f"{len(rates)} published case{'s' if len(rates) > 1 else ''} under load: {source}"
-    return Pace(Span(rates[0][0], middle, rates[-1][0]), "published", note)
+    return Pace(Range(rates[0][0], middle, rates[-1][0]), "published", note)

@@ -21,11 +21,12 @@ from railwright.growth.machines import networked
 from railwright.growth.networks import data_speed, serving_rows, slowest_enough, training_rows
 from railwright.growth.pace import predicted, predicted_serving, published, steps_of
 from railwright.growth.parts import Reuse, Speed, Step, constant, reuses, speeds, steps
-from railwright.growth.result import Fit, Growth, NetworkRow, Pace, Rung, Span
+from railwright.growth.result import Fit, Growth, NetworkRow, Pace, Rung
 from railwright.growth.supply import Prices, bill, hourly, outlet_of, rack_machines
 from railwright.growth.waiting import most_load, places, wait_share
 from railwright.growth.words import answered
 from railwright.model.architecture import Transformer
+from railwright.ranges import Range
 from railwright.spec.serving import ServingJob
 from railwright.spec.training import TrainingJob
 from railwright.training import StepResult
@@ -211,10 +212,10 @@ def _rung(
     seconds = run = None
     if fit and pace and ask.tokens:
         rate = pace.rate.times(fit.gpus)
-        seconds = Span(ask.tokens / rate.high, ask.tokens / rate.middle, ask.tokens / rate.low)
+        seconds = rate.under(ask.tokens)
         if hour:
             hours = seconds.times(fit.gpus / HOUR)
-            run = Span(hours.low * hour.low, hours.middle * hour.middle, hours.high * hour.high)
+            run = Range(hours.low * hour.low, hours.middle * hour.middle, hours.high * hour.high)
     return Rung(
         step.name, step.title, server.name, machines, gpus, kind.gpu.name, fit, refused, slots, wait, most,
         _years(ask, most), data.name, needed, power, outlet, office, pace, bought.price, bought.unread, hour,

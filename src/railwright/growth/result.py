@@ -6,23 +6,9 @@ from dataclasses import dataclass, field
 
 from railwright.growth.asking import Ask
 from railwright.growth.parts import Reuse
+from railwright.ranges import Range
 from railwright.spec.serving import ServingJob
 from railwright.spec.training import TrainingJob
-
-
-@dataclass(frozen=True)
-class Span:
-    """A figure with the range it is expected in."""
-
-    low: float
-    middle: float
-    high: float
-
-    def times(self, factor: float) -> Span:
-        return Span(self.low * factor, self.middle * factor, self.high * factor)
-
-    def plus(self, other: Span) -> Span:
-        return Span(self.low + other.low, self.middle + other.middle, self.high + other.high)
 
 
 @dataclass(frozen=True)
@@ -53,7 +39,7 @@ class Pace:
     kind  'published' or 'model'; note: whose measurement, or the error band of the model
     """
 
-    rate: Span
+    rate: Range
     kind: str
     note: str
 
@@ -94,11 +80,11 @@ class Rung:
     outlet: str
     office: bool
     pace: Pace | None
-    price: Span | None
+    price: Range | None
     unread: bool
-    hourly: Span | None
-    run_cost: Span | None
-    run_time: Span | None
+    hourly: Range | None
+    run_cost: Range | None
+    run_time: Range | None
 
     @property
     def works(self) -> bool:

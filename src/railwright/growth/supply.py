@@ -12,7 +12,7 @@ from railwright.errors import RailwrightError, nearest
 from railwright.fabric import count
 from railwright.growth.machines import networked
 from railwright.growth.parts import Speed, constant, wall_outlets
-from railwright.growth.result import Span
+from railwright.ranges import Range
 from railwright.site.loading import constant as site_constant
 from railwright.site.loading import load_site_parts
 from railwright.units import GIGABIT, HOURS_OF_YEAR
@@ -41,7 +41,7 @@ Prices = Mapping[str, PriceRange]
 class Bill:
     """price  of everything [USD]; switch_power [W]; unread: whether a price in it was read nowhere"""
 
-    price: Span
+    price: Range
     switch_power: float
     unread: bool
 
@@ -79,24 +79,24 @@ def bill(server: Server, machines: int, jobs: Speed, data: Speed, catalog: Catal
         each, one_unread = _switch_price(speed.switch, switch.ports * switch.rate, prices)
         link = price_of("link-per-gbps", prices)
         total = total.plus(each.times(counts.switches))
-        total = total.plus(_span(link).times(counts.cables * nic.rate / GIGABIT))
+        total = total.plus(_range(link).times(counts.cables * nic.rate / GIGABIT))
         power += counts.switch_power
         unread = unread or one_unread or link.unread
     return Bill(total, power, unread)
 
 
-def server_price(server: Server, prices: Prices) -> tuple[Span, bool]:
+def server_price(server: Server, prices: Prices) -> tuple[Range, bool]:
     """A server by name, else its GPUs over their share of a server's price. [USD]"""
     if f"server/{server.name}" in prices:
         found = prices[f"server/{server.name}"]
-        return _span(found), found.unread
+        return _range(found), found.unread
     gpu, share = price_of(f"gpu/{server.gpu}", prices), price_of("server-share", prices)
     shares = sorted((share.low, share.high))
-    price = Span(gpu.low / shares[1], gpu.middle / share.middle, gpu.high / shares[0])
+    price = Range(gpu.low / shares[1], gpu.middle / share.middle, gpu.high / shares[0])
     return price.times(server.gpus), gpu.unread or share.unread
 
 
-def hourly(price: Span, power: float, busy: float, prices: Prices) -> Span:
+def hourly(price: Range, power: float, busy: float, prices: Prices) -> Range:
     """One GPU-hour at work, owned: what is lost in value, support, electricity. [USD]
 
     price  of everything;  power  of everything at its maximum [W]
@@ -116,7 +116,7 @@ def hourly(price: Span, power: float, busy: float, prices: Prices) -> Span:
         a_year += power / 1e3 * HOURS_OF_YEAR * value(draw) * value(pue) * value(kwh)
         return a_year / (busy * HOURS_OF_YEAR)
 
-    return Span(at("low"), at("middle"), at("high"))
+    return Range(at("low"), at("middle"), at("high"))
 
 
 def price_of(item: str, prices: Prices) -> PriceRange:
@@ -128,13 +128,13 @@ def price_of(item: str, prices: Prices) -> PriceRange:
     return prices[item]
 
 
-def _switch_price(name: str, rate: float, prices: Prices) -> tuple[Span, bool]:
+def _switch_price(name: str, rate: float, prices: Prices) -> tuple[Range, bool]:
     if f"switch/{name}" in prices:
         found = prices[f"switch/{name}"]
-        return _span(found), found.unread
+        return _range(found), found.unread
     found = price_of("switch-per-tbps", prices)
-    return _span(found).times(rate / GIGABIT / 1e3), found.unread
+    return _range(found).times(rate / GIGABIT / 1e3), found.unread
 
 
-def _span(price: PriceRange) -> Span:
-    return Span(*sorted((price.low, price.middle, price.high)))
+def _range(price: PriceRange) -> Range:
+    return Range(*sorted((price.low, price.middle, price.high)))

@@ -13,7 +13,7 @@ from statistics import median
 from railwright.fabric.finding import Finding, Severity
 from railwright.measure.compare_result import ComparedCurve, ComparedPoint, Suspect
 from railwright.measure.compare_suspects import DESIGNED, misfit
-from railwright.units import show_rate, show_size
+from railwright.units import show_rate, show_share, show_size
 
 SMALL = 256 * 1024.0
 """Sizes up to this are all latency. [byte]"""
@@ -207,7 +207,7 @@ def _plateau(curve: ComparedCurve, plateau: list[ComparedPoint]) -> list[Finding
         why = (
             f"the plateau is {loss} {sizes} (bus bandwidth {show_rate(plateau[-1].busbw)}, predicted "
             f"{show_rate(plateau[-1].predicted_busbw)}), and no known cause fits well"
-            + (f"; nearest: {fit.best.name}, {_percent(fit.misfit)} off" if fit else "")
+            + (f"; nearest: {fit.best.name}, {show_share(fit.misfit, 0)} off" if fit else "")
         )
         test = (
             'one rail at a time with NCCL_TESTS_SPLIT="MOD 8", then `railwright bench pairs` for a slow one'
@@ -216,10 +216,10 @@ def _plateau(curve: ComparedCurve, plateau: list[ComparedPoint]) -> list[Finding
             return [_finding(curve, "plateau low", "warning", plateau, why, 0.4, test)]
         why += "; one sound machine in ten is this slow, and nothing speaks for a fault yet"
         return [_finding(curve, "plateau a little low", "note", plateau, why, 0.2, test)]
-    second = f"; next best: {fit.second.name}, {_percent(fit.second_misfit)}" if fit.second else ""
+    second = f"; next best: {fit.second.name}, {show_share(fit.second_misfit, 0)}" if fit.second else ""
     why = (
         f"the plateau is {loss} {sizes}; looks like this: {fit.best.name} (its curve is "
-        f"{_percent(fit.misfit)} off, as designed {_percent(fit.design)}{second}){alone}"
+        f"{show_share(fit.misfit, 0)} off, as designed {show_share(fit.design, 0)}{second}){alone}"
     )
     return [
         _finding(curve, "plateau low", "warning", plateau, why, doubt * fit.confidence, fit.best.next_test)
@@ -240,8 +240,8 @@ def _within(curve: ComparedCurve, plateau: list[ComparedPoint]) -> list[Finding]
         return []
     why = (
         f"the plateau is {100 * lost:.0f} % low from {show_size(plateau[0].size)} on: within the expected "
-        f"error of the prediction, but it also looks like this: {fit.best.name} ({_percent(fit.misfit)} off, "
-        f"as designed {_percent(fit.design)})"
+        f"error of the prediction, but it also looks like this: {fit.best.name} ("
+        f"{show_share(fit.misfit, 0)} off, as designed {show_share(fit.design, 0)})"
     )
     return [_finding(curve, "plateau a little low", "note", plateau, why, 0.3, fit.best.next_test)]
 
@@ -261,7 +261,7 @@ def _small(
         return []
     why = f"sizes up to {show_size(small[-1].size)} take {times:.1f} times the predicted time"
     if fit is not None and fit.named and fit.best.next_test:
-        off, design = _percent(fit.misfit), _percent(fit.design)
+        off, design = show_share(fit.misfit, 0), show_share(fit.design, 0)
         why += f", and fit this: {fit.best.name} ({off} off, as designed {design})"
         return [
             _finding(curve, "small sizes slow", "warning", small, why, fit.confidence, fit.best.next_test)
@@ -352,11 +352,7 @@ def _busbw_ratio(points: Sequence[ComparedPoint]) -> float:
 
 
 def _reach(points: Sequence[ComparedPoint]) -> str:
-    return f"{100 * _busbw_ratio(points):.0f} %"
-
-
-def _percent(value: float) -> str:
-    return f"{100 * value:.0f} %"
+    return show_share(_busbw_ratio(points), 0)
 
 
 def _switch_near(curve: ComparedCurve, point: ComparedPoint) -> str:

@@ -91,14 +91,17 @@ class _Queue:
     down: set[int] = field(default_factory=set)
 
     def idle(self) -> int:
+        """Free GPUs."""
         return sum(bits.bit_count() for bits in self.free)
 
     def take(self, where: Allocation) -> None:
+        """Put a job on GPUs, which must be free."""
         for host, bits in where:
             assert self.free[host] & bits == bits
             self.free[host] ^= bits
 
     def give(self, where: Allocation) -> None:
+        """Free the GPUs of a job; those of hosts that are down stay out."""
         for host, bits in where:
             assert not self.free[host] & bits
             if host not in self.down:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from railwright.reliability.result import Goodput
-from railwright.units import number, show_amount, show_count, show_time
+from railwright.units import number, show_amount, show_count, show_share, show_time
 
 
 def answer(g: Goodput) -> tuple[str, ...]:
@@ -14,14 +14,14 @@ def answer(g: Goodput) -> tuple[str, ...]:
         f"{g.job} on {number(g.gpus, 'GPU')} is interrupted every {every} ({g.per_1000_node_days:.2f} per "
         f"1,000 node-days; {low} to {high} over the range of the rates), and takes "
         f"{show_time(g.recovery.mean)} to train again.",
-        f"With servers at hand it trains {_percent(g.ettr)} of the time, with a checkpoint every "
+        f"With servers at hand it trains {show_share(g.ettr)} of the time, with a checkpoint every "
         f"{show_time(g.checkpoint.interval)}; {_goodput(g)}.",
         _end(g),
     ]
     servers, better = g.enough
     if better > g.goodput + 0.005:
         words.append(
-            f"With {servers} spare servers instead of {g.spares} goodput would be {_percent(better)} on "
+            f"With {servers} spare servers instead of {g.spares} goodput would be {show_share(better)} on "
             "average."
         )
     words.append(_target(g))
@@ -36,9 +36,9 @@ def answer(g: Goodput) -> tuple[str, ...]:
 
 def _goodput(g: Goodput) -> str:
     if g.ettr - g.goodput < 5e-4:
-        return f"goodput is {_percent(g.goodput)} on average"
+        return f"goodput is {show_share(g.goodput)} on average"
     taken = "missing servers, a degraded fabric and link flaps"
-    return f"goodput, less what {taken} take, is {_percent(g.goodput)} on average"
+    return f"goodput, less what {taken} take, is {show_share(g.goodput)} on average"
 
 
 def _end(g: Goodput) -> str:
@@ -46,7 +46,7 @@ def _end(g: Goodput) -> str:
     if run.finished <= 0.5:
         return "The run does not end: most simulated ones lose work, or wait, faster than they get on."
     p10, p50, p90, _, mean = (show_time(wall) for wall in run.wall)
-    of = "on average" if run.finished == 1 else f"on average of the {_percent(run.finished)} that end"
+    of = "on average" if run.finished == 1 else f"on average of the {show_share(run.finished)} that end"
     spare = f" with {number(g.spares, 'spare server')}" if g.spares else ""
     return (
         f"The run ends after {mean} {of} (median {p50}; {p10} to {p90} in eight of ten cases), instead of "
@@ -74,8 +74,4 @@ def _target(g: Goodput) -> str:
 def _beside(spares: int, servers: float) -> str:
     """How many spare servers there are for those of the job."""
     share = spares / servers
-    return _percent(share) if share <= 1 else f"{show_amount(share)} times the job's own"
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.1f} %"
+    return show_share(share) if share <= 1 else f"{show_amount(share)} times the job's own"

@@ -49,12 +49,14 @@ def _effective(setting: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def schedule_of(setting: Mapping[str, Any]) -> str:
+    """The schedule that a setting's stages run: what auto stands for."""
     names = ("schedule", "pipeline", "virtual_pipeline")
     layout = Layout(**{name: setting[name] for name in names})
     return schedule_name(layout)
 
 
 def show(value: Any) -> str:
+    """A value of an axis in words."""
     if isinstance(value, bool):
         return "on" if value else "off"
     if value is None:

@@ -41,13 +41,12 @@ def sent_by_stages(
     all-to-all S (n-1)/n, a send S (nccl-tests, doc/PERFORMANCE.md).  All of a group's bytes count, also those
     that stay inside a server.
     """
-    staged, _ = stages_of(job, arch, prices, lambda _: book)
-    endings = endings_of(job, arch, CostModel(prices, kernel, pace), staged, [0.0] * len(staged))
+    stages, _ = stages_of(job, arch, prices, lambda _: book)
+    endings = endings_of(job, arch, CostModel(prices, kernel, pace), stages, [0.0] * len(stages))
     route = route_of(job.layout)
-    alike = [_alike(one.stage) for one in staged]
+    alike = [_alike(one) for one in stages]
     counts = [
-        _collectives(one.stage, units, ending)
-        for one, units, ending in zip(staged, alike, endings, strict=True)
+        _collectives(one, units, ending) for one, units, ending in zip(stages, alike, endings, strict=True)
     ]
     sends = [sum(leaving(s, one[0], route) * len(one) for one in units) for s, units in enumerate(alike)]
     # after the passes were counted: they are priced when they are first asked for

@@ -34,10 +34,12 @@ class Candidate:
 
     @property
     def time(self) -> float:
+        """Of its step. [s]"""
         return self.step.step_time
 
     @property
     def memory(self) -> float:
+        """Of the fullest GPU. [byte]"""
         return self.step.memory.total
 
 

@@ -89,14 +89,7 @@ def search_serving(
     result = _confirm(stable, best.plan)
     own, refused = _own(stable, folder)
     bound = stable.bounds(best.plan.setting, "decode" if best.plan.prefill else "both")
-    effort = ServingEffort(
-        settings=count,
-        priced=sum(1 for t in stable.tables.values() if not isinstance(t, PlanError)),
-        simulated=stable.runs,
-        requests=stable.sent,
-        untried=hunt.untried,
-        seconds=time.perf_counter() - began,
-    )
+    effort = _effort(hunt, count, time.perf_counter() - began)
     found = ServingSearchResult(
         job=job,
         slo=job.slo,
@@ -114,6 +107,19 @@ def search_serving(
         words=(),
     )
     return replace(found, words=answer(found, stable))
+
+
+def _effort(hunt: _Hunt, count: int, seconds: float) -> ServingEffort:
+    """What the search took, of `count` settings."""
+    stable = hunt.stable
+    return ServingEffort(
+        settings=count,
+        priced=sum(1 for t in stable.tables.values() if not isinstance(t, PlanError)),
+        simulated=stable.runs,
+        requests=stable.sent,
+        untried=hunt.untried,
+        seconds=seconds,
+    )
 
 
 def _fewest(hunt: _Hunt, tell: Progress) -> int | None:

@@ -47,6 +47,7 @@ class Setting:
 
     @property
     def gpus(self) -> int:
+        """Of one replica."""
         return self.layout.gpus
 
 
@@ -61,6 +62,7 @@ class Plan:
 
     @property
     def gpus(self) -> int:
+        """Of all replicas, those that prefill among them."""
         ahead = self.prefill.gpus * self.prefill_replicas if self.prefill else 0
         return ahead + self.setting.gpus * self.replicas
 

@@ -106,6 +106,7 @@ class Played:
 
     @property
     def end(self) -> Moment:
+        """After the last request."""
         return self.moments[-1]
 
 

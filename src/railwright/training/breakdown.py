@@ -15,14 +15,14 @@ from railwright.training.lanes import LANES, Pass
 from railwright.training.muon import exchange_time
 from railwright.training.pipeline import Placed
 from railwright.training.result import ADAM, UsedCollective
-from railwright.training.stage import Stage, Staged
+from railwright.training.stage import Stage
 from railwright.training.timeline import Share
 
 Seconds = defaultdict[str, float]
 
 
 def critical(
-    staged: Sequence[Staged],
+    stages: Sequence[Stage],
     placed: Sequence[Sequence[Placed]],
     endings: Sequence[Ending],
     step_time: float,
@@ -30,7 +30,7 @@ def critical(
     """The stage that waits least for others: the one that sets the step's pace; the first of equals."""
     waits = [
         sum(p.bubble for p in placed[s]) + _end_bubble(endings[s]) + step_time - endings[s].end
-        for s in range(len(staged))
+        for s in range(len(stages))
     ]
     least = min(waits)
     return next(s for s, wait in enumerate(waits) if wait <= least + 1e-9 * step_time)

@@ -108,6 +108,7 @@ class _Casts:
 
     @property
     def per(self) -> Bytes:
+        """What the kernels of its casts read and write of an element."""
         return PER_ROW if self.rowwise else PER_TENSOR
 
     def forward(self, found: Iterable[Operator]) -> tuple[Operator, ...]:

@@ -47,8 +47,8 @@ def stretches(uses: Sequence[Uses]) -> list[float]:
     No link is asked for more than it has: n through NICs run at 1/n of their pace, and of what all then want
     of a slot each gets at most the level at which it is full.
     """
-    if len(uses) < 2:
-        return [1.0] * len(uses)
+    if len(uses) == 1:
+        return [1.0]
     crossing = float(sum(one.nic for one in uses))
     through_nics = [crossing if one.nic else 1.0 for one in uses]
     wanted = [one.slot / times for one, times in zip(uses, through_nics, strict=True)]

@@ -18,6 +18,7 @@ from railwright.training.lanes import Span, Task, exposure
 from railwright.training.result import ADAM, COMMUNICATION
 from railwright.training.route import PASS_NAMES
 from railwright.training.timeline import MERGED, WAITS, Event, Timeline
+from railwright.units import show_share
 
 SAME = 1e-9
 """Two instants this close, relative to the step, are one: rounding of sums of task times only."""
@@ -121,7 +122,7 @@ class CriticalPath:
         if not self.events:
             return ()
         shares = by_what(self.parts)
-        made = ", ".join(f"{_percent(share)} {what}" for what, share in shares[:5] if share >= SHOWN)
+        made = ", ".join(f"{show_share(share, 0)} {what}" for what, share in shares[:5] if share >= SHOWN)
         found = [f"The critical path of the step is {made}."]
         if len({p.rank for p in self.parts}) > 1 or self.bubbles:
             found.append(self._stages())
@@ -153,19 +154,21 @@ class CriticalPath:
         others = {k: s for k, s in own.items() if k in words and k != lane and s >= SHOWN}
         if not others:
             return ""
-        told = " and ".join(f"{words[kind]} for {_percent(s)} of the step" for kind, s in others.items())
+        told = " and ".join(f"{words[kind]} for {show_share(s, 0)} of the step" for kind, s in others.items())
         return f"Beside {what} the GPU {told}, and its shares count that."
 
     def _stages(self) -> str:
         own = sum(p.share for p in self.parts if p.rank == self.main)
         others = sorted({p.rank for p in self.parts} - {self.main})
-        text = f"It runs {_percent(own)} of the step on stage {self.main}"
+        text = f"It runs {show_share(own, 0)} of the step on stage {self.main}"
         if others:
             text += f" and the rest on {'stage' if len(others) == 1 else 'stages'} {_listed(others)}"
         if self.bubbles:
             total = sum(b.end - b.start for b in self.bubbles) / self.span
             longest = _before(self.bubbles[0], self.events, self.span)
-            text += f"; stage {self.main} waits for others {_percent(total)} of the step, longest {longest}"
+            text += (
+                f"; stage {self.main} waits for others {show_share(total, 0)} of the step, longest {longest}"
+            )
         return f"{text}."
 
 
@@ -309,7 +312,3 @@ def _listed(ranks: Sequence[int]) -> str:
         return f"{', '.join(map(str, ranks[:5]))} and {len(ranks) - 5} more"
     most, last = ", ".join(map(str, ranks[:-1])), str(ranks[-1])
     return f"{most} and {last}" if most else last
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.0f} %"

@@ -107,7 +107,7 @@ def gradient_on_its_way(job: TrainingJob, largest: float) -> dict[str, float]:
 
 
 def sent_kept(job: TrainingJob, arch: Transformer) -> float:
-    """What DeepSpeed keeps of a pass's output until its backward pass: this tensor rank's part of it.
+    """What DeepSpeed keeps of a pass's output until its backward pass: this tensor rank's part of it. [byte]
 
     Source: runtime/pipe/engine.py, _exec_forward_pass (is_pipe_partitioned); pipe_recv_buf and grad_layer,
     into which a stage receives, are as large and stay.  Megatron-LM frees the output since 2022
@@ -119,5 +119,5 @@ def sent_kept(job: TrainingJob, arch: Transformer) -> float:
 
 def received_kept(job: TrainingJob, arch: Transformer) -> float:
     """What DeepSpeed keeps of a pass's input beside the first layer's: a second copy, where tensor ranks do
-    not send parts of it."""
+    not send parts of it. [byte]"""
     return sent_kept(job, arch) if job.layout.tensor == 1 else 0.0

@@ -12,8 +12,9 @@ from railwright.catalog.parts import Catalog, Gpu, Server
 from railwright.errors import PlanError
 from railwright.model import flops_per_token
 from railwright.model.architecture import Transformer
+from railwright.ranges import Range
 from railwright.training.formats import job_peak
-from railwright.training.throughput import Range, Throughput, published_pace
+from railwright.training.throughput import Throughput, published_pace
 from railwright.units import DAY, HOUR
 
 SENSIBLE = {
@@ -28,8 +29,8 @@ SENSIBLE = {
 
 
 @dataclass(frozen=True)
-class Run:
-    """A training run that is asked for.
+class TokenBudget:
+    """So many tokens that a model is to be trained on.
 
     tokens      of the whole run [token]
     sequence    length of its sequences [token]
@@ -42,6 +43,13 @@ class Run:
     sequence: int
     dtype: str
     flops_each: float | None = None
+
+    @property
+    def per_token(self) -> float:
+        """Of one token, with full attention scores. [flop]"""
+        if self.flops_each is not None:
+            return self.flops_each
+        return flops_per_token(self.arch, self.sequence).total
 
 
 @dataclass(frozen=True)
@@ -120,7 +128,7 @@ class Demand:
 
 
 def demand(
-    run: Run,
+    budget: TokenBudget,
     on: Equipment,
     *,
     days: float | None = None,
@@ -140,12 +148,12 @@ def demand(
     rarely draws it.
     Raises PlanError for a deadline and a fleet at once, and for figures that make no sense.
     """
-    _check(run, days, gpus, pue, availability)
-    arch, gpu = run.arch, on.gpu
-    per_token = flops_per_token(arch, run.sequence).total if run.flops_each is None else run.flops_each
-    flops = per_token * run.tokens
-    known = pace or published_pace(arch, gpu, run.dtype, run.sequence)
-    peak = job_peak(gpu, run.dtype)
+    _check(budget, days, gpus, pue, availability)
+    arch, gpu = budget.arch, on.gpu
+    per_token = budget.per_token
+    flops = per_token * budget.tokens
+    known = pace or published_pace(arch, gpu, budget.dtype, budget.sequence)
+    peak = job_peak(gpu, budget.dtype)
     hours = known.flops.under(flops).times(1.0 / (HOUR * availability))
     fleet, time = _fleet(hours, on.used, days, gpus)
     idle = Range(*map(on.idle, fleet.ends))
@@ -154,8 +162,8 @@ def demand(
         model=arch.name,
         gpu=gpu.name,
         server=on.server.name,
-        dtype=run.dtype,
-        tokens=run.tokens,
+        dtype=budget.dtype,
+        tokens=budget.tokens,
         flops_per_token=per_token,
         flops=flops,
         pace=known,
@@ -203,13 +211,15 @@ def _servers(gpus: float, used: int) -> int:
     return math.ceil(gpus / used * (1 - 1e-12))
 
 
-def _check(run: Run, days: float | None, gpus: int | None, pue: float, availability: float) -> None:
+def _check(
+    budget: TokenBudget, days: float | None, gpus: int | None, pue: float, availability: float
+) -> None:
     if days is not None and gpus is not None:
         raise PlanError(
             "A deadline and a fleet were both given; give the days to learn the GPUs, or the GPUs to learn "
             "the days."
         )
-    counts = (("tokens", run.tokens), ("sequence", run.sequence), ("days", days), ("gpus", gpus))
+    counts = (("tokens", budget.tokens), ("sequence", budget.sequence), ("days", days), ("gpus", gpus))
     for what, value in counts:
         if value is None:
             continue

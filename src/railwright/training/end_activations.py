@@ -21,7 +21,7 @@ OF_HEAD = "gradient of the head"
 
 def embedding_kept(job: TrainingJob, arch: Transformer) -> tuple[float, ...]:
     """What a pass keeps of the embedding, which no recomputation covers: the input of the norm behind it
-    (torch.nn.LayerNorm), and the mask of its dropout, a byte per element.
+    (torch.nn.LayerNorm), and the mask of its dropout, a byte per element. [byte]
 
     Source: Megatron-DeepSpeed at ae6277f5, megatron/mpu/layers.py, VocabParallelEmbedding.norm; DeepSpeed,
     runtime/pipe/module.py, _is_checkpointable (transformer layers only).
@@ -33,14 +33,15 @@ def embedding_kept(job: TrainingJob, arch: Transformer) -> tuple[float, ...]:
 
 
 def joined_kept(job: TrainingJob, arch: Transformer) -> float:
-    """What multi-token prediction keeps beside its layers: two norms' inputs and the joining product's."""
+    """What multi-token prediction keeps beside its layers: two norms' inputs and the joining product's.
+    [byte]"""
     inputs = 4 + 2 * more_by_norm(arch, eager_parts(job))
     return arch.mtp_layers * tokens_of(job) * inputs * ELEMENT * arch.hidden / sequence_ranks(job)
 
 
 def head_backward(job: TrainingJob, arch: Transformer, gradient: float) -> dict[str, float]:
     """The head's backward pass: logits and their gradient, its gathered input, and its weight's gradient
-    before it is added to the main one."""
+    before it is added to the main one. [byte]"""
     layout, rows, loss = job.layout, tokens_of(job), _loss(job)
     logits = head_activation_bytes(
         arch,

@@ -16,7 +16,7 @@ from railwright.training.muon import Exchanged, Update, exchange_time
 from railwright.training.offload import ON_GPU, HostUpdate, update_on_host
 from railwright.training.placement import GroupKind
 from railwright.training.schedule import schedule_name
-from railwright.training.stage import Staged
+from railwright.training.stage import Stage
 from railwright.training.stages import StageShape, tied_parameters
 from railwright.training.update import NOTHING, update_on_gpu
 
@@ -47,22 +47,22 @@ class Ending:
 
     @property
     def on_gpu(self) -> float:
-        """What the GPU itself computes of the optimizer."""
+        """What the GPU itself computes of the optimizer. [s]"""
         return self.optimizer - self.host.seconds - exchange_time(self.exchanged)
 
 
 def endings_of(
-    job: TrainingJob, arch: Transformer, costs: CostModel, staged: Sequence[Staged], finish: Sequence[float]
+    job: TrainingJob, arch: Transformer, costs: CostModel, stages: Sequence[Stage], finish: Sequence[float]
 ) -> list[Ending]:
     """Gradients, tied embedding, optimizer, parameters: what follows the last pass on every stage.
 
     finish  of each stage, when its last pass (and its blocking send) is over [s]
     """
-    reduced = [s.stage.after_passes(f) for s, f in zip(staged, finish, strict=True)]
-    starts, ready = _held_twice(job, arch, costs.prices, staged, reduced)
+    reduced = [s.after_passes(f) for s, f in zip(stages, finish, strict=True)]
+    starts, ready = _held_twice(job, arch, costs.prices, stages, reduced)
     barrier = max(ready)
     endings = []
-    for s, one in enumerate(staged):
+    for s, one in enumerate(stages):
         host, own = _update(job, arch, costs, one.shape)
         optimizer = host.seconds + own.seconds + costs.pace.step
         endings.append(
@@ -73,7 +73,7 @@ def endings_of(
                 ready=ready[s],
                 barrier=barrier,
                 optimizer=optimizer,
-                end=one.stage.gather(barrier + optimizer),
+                end=one.gather(barrier + optimizer),
                 host=host,
                 exchanged=own.exchanged,
             )
@@ -94,27 +94,27 @@ def _update(
 
 
 def _held_twice(
-    job: TrainingJob, arch: Transformer, prices: Prices, staged: Sequence[Staged], reduced: Sequence[float]
+    job: TrainingJob, arch: Transformer, prices: Prices, stages: Sequence[Stage], reduced: Sequence[float]
 ) -> tuple[list[float], list[float]]:
     """When each stage begins to add up gradients of parameters that another one holds too, and when it has
     all of its gradients; both `reduced` where it shares none. [s]
 
     Those are DualPipe's other copy of its layers, and a tied embedding.
     """
-    starts, ready, last = list(reduced), list(reduced), len(staged) - 1
+    starts, ready, last = list(reduced), list(reduced), len(stages) - 1
 
     def added_up(pair: tuple[int, int], name: str, size: float, group: GroupKind) -> float:
         task = Task("dp", name, "all_reduce", prices.time("dp", name, "all_reduce", size, group), size=size)
         start = max(ready[s] for s in pair)
         for s in pair:
-            ready[s] = staged[s].stage.exchange([task], start)
+            ready[s] = stages[s].exchange([task], start)
         return start
 
     each = gradient_bytes(job)
     if schedule_name(job.layout) == "dualpipe":
         over = prices.groups.sizes.over(job.layout.zero)
-        sizes = [each * one.shape.trained_shard(*over) for one in staged]
-        for s in range(len(staged) // 2):
+        sizes = [each * one.shape.trained_shard(*over) for one in stages]
+        for s in range(len(stages) // 2):
             pair = s, last - s
             start = added_up(pair, "gradients of the other copy", max(sizes[i] for i in pair), "mirror")
             starts[s] = starts[last - s] = start

@@ -13,7 +13,6 @@ from railwright.training.pipeline import Placed
 from railwright.training.result import ADAM
 from railwright.training.route import PASS_NAMES, Unit
 from railwright.training.stage import Stage
-from railwright.training.stages import StageShape
 from railwright.training.timeline import MERGED, Event, Share, Timeline
 
 MAX_EVENTS = 20_000
@@ -25,7 +24,6 @@ PER_PASS = 4
 
 def timeline(
     stages: Sequence[Stage],
-    shapes: Sequence[StageShape],
     placed: Sequence[Sequence[Placed]],
     endings: Sequence[Ending],
     span: float,
@@ -54,7 +52,7 @@ def timeline(
             outer = ends > 0 and i in (0, len(stage.passes) - 1)
             if coarse is None or start < coarse[0] or start + one.duration > coarse[1] or outer:
                 own += [
-                    _event(rank, s, start, shapes[rank].first, unit) for s in one.spans if s.task.lane != "dp"
+                    _event(rank, s, start, stage.shape.first, unit) for s in one.spans if s.task.lane != "dp"
                 ]
             elif kept <= i < len(stage.passes) - kept:
                 merged.append(i)

@@ -184,6 +184,7 @@ class _Playing:
     left    tasks that are not on the dp lane and have not finished
     active  lanes that run a task, in the order in which they began
     idle    lanes that could begin one
+    loud    how many of the active ones compute goes slower beside
     """
 
     def __init__(
@@ -199,7 +200,8 @@ class _Playing:
         self.done = [False] * (len(tasks) + len(begun))
         # In the order of LANES, so that ties end in the same order.
         self.lanes = {name: _Lane(name, queue) for name, queue in queues.items() if queue}
-        self.idle, self.active = [*self.lanes.values()], list[_Lane]()
+        self.compute = self.lanes.get("compute")
+        self.idle, self.active, self.loud = [*self.lanes.values()], list[_Lane](), 0
         self.spans: list[Span] = []
         self.now = 0.0
 
@@ -216,6 +218,7 @@ class _Playing:
                 task = self.tasks[index]
                 lane.take(index, task, self.now, task.duration - task.wire, task.wire)
             self.active.append(lane)
+            self.loud += lane.loud
         assert self.active, "tasks wait for each other"
 
     def _may_start(self, lane: _Lane) -> bool:
@@ -230,12 +233,12 @@ class _Playing:
 
     def advance(self) -> None:
         """To the next instant at which a task finishes, or changes from its own pace to the shared one."""
-        if "compute" in self.lanes:
-            loud = any(lane.loud for lane in self.active)
-            self.lanes["compute"].pace = self.slowed if loud else 1.0
+        if self.compute is not None:
+            self.compute.pace = self.slowed if self.loud else 1.0
         sharing = [lane for lane in self.active if lane.fixed <= 0 < lane.wire]
-        for lane, times in zip(sharing, stretches([one.uses for one in sharing]), strict=True):
-            lane.stretch = times
+        if sharing:
+            for lane, times in zip(sharing, stretches([one.uses for one in sharing]), strict=True):
+                lane.stretch = times
         waits = [lane.wait() for lane in self.active]
         wait = min(waits)
         self.now += wait
@@ -258,6 +261,7 @@ class _Playing:
         self.done[index] = True
         self.spans.append(Span(self._task(index), lane.started, self.now))
         lane.index = None
+        self.loud -= lane.loud
         self.left -= lane.name != "dp"
 
     def _task(self, index: int) -> Task:

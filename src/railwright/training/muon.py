@@ -227,7 +227,7 @@ class Update(NamedTuple):
 
     @property
     def seconds(self) -> float:
-        """All of it."""
+        """All of it. [s]"""
         return self.compute + exchange_time(self.exchanged)
 
 

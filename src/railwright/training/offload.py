@@ -72,7 +72,7 @@ class HostUpdate(NamedTuple):
 
     @property
     def seconds(self) -> float:
-        """How long all of it takes."""
+        """How long all of it takes. [s]"""
         return self.down + self.adam + self.up
 
 

@@ -65,18 +65,18 @@ def compose(
     A forward needs the forward of the previous piece, a backward that of the next piece; weight gradients
     computed apart come after the input gradients in their stage's own order.
     """
-    step = _Step(orders, route or Route(len(orders), chunks), microbatches, send, blocking)
+    step = _Placing(orders, route or Route(len(orders), chunks), microbatches, send, blocking)
     while step.awake:
         step.place(step.awake.popleft(), run, early)
     assert list(map(len, step.placed)) == list(map(len, orders)), "the schedule deadlocks"
     return tuple(map(tuple, step.placed))
 
 
-class _Step:
+class _Placing:
     """All stages while their passes are placed; arguments as in `compose`.
 
     arrival   kind -> piece -> microbatch -> when what that pass needs is there [s]; -1: not yet
-    pieces    stage -> chunk -> piece
+    pieces    stage -> chunk -> piece; holder  piece -> stage
     free      stage -> when it is done with its last pass [s]
     link_free stage -> when it is done with its last send [s]
     awake     stages that may have something to place, in the order in which they are looked at
@@ -90,6 +90,7 @@ class _Step:
             "B": [[-1.0] * microbatches for _ in range(route.pieces)],
         }
         self.pieces = [[route.piece(s, c) for c in range(route.chunks)] for s in stages]
+        self.holder = [route.stage(piece) for piece in range(route.pieces)]
         self.free, self.link_free = [0.0 for _ in stages], [0.0 for _ in stages]
         self.placed: list[list[Placed]] = [[] for _ in stages]
         self.awake = deque(stages)
@@ -126,7 +127,7 @@ class _Step:
             to = _following(kind, piece, self.route)
             if to is None:
                 continue
-            receiver, at = self.route.stage(to[1]), end
+            receiver, at = self.holder[to[1]], end
             if receiver != stage:
                 leaves = max(there, self.link_free[stage])
                 at = self.link_free[stage] = leaves + self.send

@@ -100,22 +100,27 @@ class Groups:
 
     @property
     def tp(self) -> tuple[Communicator, ...]:
+        """All tensor-parallel groups."""
         return self.of("tp")
 
     @property
     def ep(self) -> tuple[Communicator, ...]:
+        """All expert-parallel groups."""
         return self.of("ep")
 
     @property
     def dp(self) -> tuple[Communicator, ...]:
+        """All data-parallel groups."""
         return self.of("dp")
 
     @property
     def pp(self) -> tuple[Communicator, ...]:
+        """All pipeline groups."""
         return self.of("pp")
 
     @property
     def embedding(self) -> tuple[Communicator, ...]:
+        """First and last stages, which both hold a tied embedding."""
         return self.of("embedding")
 
 

@@ -44,10 +44,10 @@ def step_seconds(
     prices, kernel, pace  as `simulate` has them
     book  tasks of the job's passes; jobs that differ in data parallelism alone may share one
     """
-    staged, send = stages_of(job, arch, prices, lambda _: book)
-    finish = _finish(job, [s.stage for s in staged], send, prices)
+    stages, send = stages_of(job, arch, prices, lambda _: book)
+    finish = _finish(job, stages, send, prices)
     costs = CostModel(prices, kernel, pace)
-    return max(e.end for e in endings_of(job, arch, costs, staged, finish))
+    return max(e.end for e in endings_of(job, arch, costs, stages, finish))
 
 
 def pass_times(tasks: list[Task], *slowdowns: float) -> tuple[tuple[float, float], ...]:
@@ -164,6 +164,7 @@ class _Templates:
         return self.number[key]
 
     def arrays(self) -> tuple[Arrays, NDArray[np.int64]]:
+        """All lists one after the other, as `_tasks` gives them."""
         return _tasks(self.lists)
 
     def launches(self) -> Arrays:

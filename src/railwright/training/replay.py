@@ -103,6 +103,7 @@ class Replay:
         return [one for one in found if one[2]]
 
     def take(self, size: float) -> Tensor:
+        """A tensor of so many bytes."""
         return self.memory.take(size)
 
     def once(self, size: float) -> None:
@@ -118,6 +119,7 @@ class Replay:
         return [self.take(size * weight / total) for weight in weights for size in sizes if size]
 
     def give(self, tensors: Sequence[Tensor]) -> None:
+        """Free tensors."""
         for tensor in tensors:
             self.memory.give(tensor)
 
@@ -154,6 +156,7 @@ class Replay:
         return [self.take(size) for name in IN_PASSES if (size := self.states.get(name))]
 
     def always(self) -> None:
+        """What stays for good: workspaces, placeholders, buffers."""
         for size in (*self.tensors.always.values(), *stays_of_head(self.job, self.tensors).values()):
             if size:
                 self.take(size)
@@ -298,6 +301,7 @@ class Replay:
         return gradient
 
     def weight_gradient(self, size: float, unit: Unit) -> None:
+        """The gradient of a weight of so many bytes, where a pass makes it."""
         into = self.gradients(unit)
         if into is None:
             self.once(size)

@@ -75,6 +75,7 @@ class Route:
 
     @property
     def pieces(self) -> int:
+        """Chunks of all stages; under 'mirror' those of both copies."""
         return self.stages * self.chunks
 
     def piece(self, stage: int, chunk: int) -> int:

@@ -174,13 +174,14 @@ class DataParallel:
 class Stage:
     """State of one stage while its passes are placed in time order.
 
+    shape      what it holds
     order      its passes; finishing  units after which a chunk's gradients are complete
     units      per chunk, its parts whose parameters are sharded (zero 3)
     """
 
     def __init__(
         self,
-        chunks: Sequence[Chunk],
+        shape: StageShape,
         buckets: Sequence[tuple[Bucket, ...]],
         book: PassBook,
         prices: Prices,
@@ -189,7 +190,7 @@ class Stage:
         finishing: frozenset[Unit],
         units: Mapping[int, Units] | None = None,
     ) -> None:
-        self.chunks, self.buckets = tuple(chunks), tuple(buckets)
+        self.shape, self.chunks, self.buckets = shape, shape.chunks, tuple(buckets)
         self.book, self.prices, self.data = book, prices, data
         self.order, self.finishing, self.units = order, finishing, units or {}
         self.passes: list[tuple[float, Unit, Pass]] = []
@@ -341,11 +342,3 @@ class Stage:
         self.dp_spans += [
             Span(span.task, start + span.start, start + span.end) for span in spans if span.task.lane == "dp"
         ]
-
-
-@dataclass(frozen=True)
-class Staged:
-    """A stage's shape and the state it was run through."""
-
-    shape: StageShape
-    stage: Stage

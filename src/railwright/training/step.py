@@ -41,7 +41,7 @@ from railwright.training.result import Memory, StepResult, launch_share
 from railwright.training.schedule import finishing_of, orders_of, route_of
 from railwright.training.shards import Units, units_of
 from railwright.training.sizes import job_gpus, microbatches
-from railwright.training.stage import DataParallel, PassBook, Stage, Staged
+from railwright.training.stage import DataParallel, PassBook, Stage
 from railwright.training.stages import StageShape, shapes_of
 from railwright.training.throughput import above_published
 from railwright.training.timeline import Timeline
@@ -94,7 +94,7 @@ def simulate(
     )
     done = _placed(job, arch, costs, slower)
     chosen = critical(done.stages, done.placed, done.endings, done.step_time) if stage is None else stage
-    own = done.stages[chosen].stage, done.placed[chosen], done.endings[chosen]
+    own = done.stages[chosen], done.placed[chosen], done.endings[chosen]
     parts = shares(*own, done.step_time, done.hidden)
     gpus, tokens = job_gpus(job, fabric), job.global_batch * job.sequence
     flops = job_flops_per_token(job, arch) * tokens
@@ -154,7 +154,7 @@ class Done:
     hidden  whether they compute while they send
     """
 
-    stages: Sequence[Staged]
+    stages: Sequence[Stage]
     placed: Sequence[Sequence[Placed]]
     endings: Sequence[Ending]
     hidden: bool
@@ -166,9 +166,8 @@ class Done:
 
     def timeline(self, most_events: int, end_events: int) -> Timeline:
         """Its events; `most_events` and `end_events` as in `simulate`."""
-        stages, shapes = [s.stage for s in self.stages], [s.shape for s in self.stages]
         return timeline(
-            stages, shapes, self.placed, self.endings, self.step_time, self.hidden, most_events, end_events
+            self.stages, self.placed, self.endings, self.step_time, self.hidden, most_events, end_events
         )
 
 
@@ -185,14 +184,14 @@ def _placed(job: TrainingJob, arch: Transformer, costs: CostModel, slower: Mappi
     stages, send = stages_of(job, arch, prices, lambda stage: books.get(stage, book))
     hidden, route = hides_sends(job), route_of(job.layout)
     placed = compose(
-        tuple(s.stage.order for s in stages),
+        tuple(s.order for s in stages),
         route.chunks,
         microbatches(job, prices.groups.sizes.data),
-        lambda stage, unit, start: stages[stage].stage.run(unit, start),
+        lambda stage, unit, start: stages[stage].run(unit, start),
         send,
         blocking=not hidden,
         route=route,
-        early=lambda stage, unit: stages[stage].stage.early(unit),
+        early=lambda stage, unit: stages[stage].early(unit),
     )
     finish = [p[-1].end + (0.0 if hidden else p[-1].sent) for p in placed]
     return Done(stages, placed, endings_of(job, arch, costs, stages, finish), hidden)
@@ -216,7 +215,7 @@ def slowed(timed: KernelTime, factor: float) -> KernelTime:
 
 def stages_of(
     job: TrainingJob, arch: Transformer, prices: Prices, book_of: Callable[[int], PassBook]
-) -> tuple[list[Staged], float]:
+) -> tuple[list[Stage], float]:
     """All stages before their first pass, and one transfer between neighbours. [s]
 
     book_of  stage -> tasks of its passes
@@ -227,18 +226,16 @@ def stages_of(
     exchange = DataParallel.of(job)
     chunks, orders = route_of(layout).chunks, orders_of(job, count)
     finishes = finishing_of(job, count)
-    staged = []
+    found = []
     shapes = shapes_of(job, arch)
     for s, (shape, order, finish) in enumerate(zip(shapes, orders, finishes, strict=True)):
         buckets = buckets_of(job, shape, sizes)
         units = {c: sharded_units(job, shape, c, prices) for c in range(chunks)} if layout.zero == 3 else {}
-        staged.append(
-            Staged(shape, Stage(shape.chunks, buckets, book_of(s), prices, exchange, order, finish, units))
-        )
+        found.append(Stage(shape, buckets, book_of(s), prices, exchange, order, finish, units))
     send = 0.0
     if layout.pipeline > 1:
         send = prices.time("pp", "pp send", "sendrecv", stage_size(job, arch), "pp")
-    return staged, send
+    return found, send
 
 
 def sharded_units(job: TrainingJob, shape: StageShape, c: int, prices: Prices) -> Units:

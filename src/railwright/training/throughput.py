@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
 from railwright.catalog.parts import Gpu
 from railwright.errors import PlanError
 from railwright.model.architecture import Transformer
+from railwright.ranges import Range
 from railwright.shipped import read_data
 from railwright.training.borrowed import kernel_share, kernels_over
 from railwright.training.constants import MEASURED, error_band, family_of, model_of, width_of
@@ -23,30 +24,9 @@ SEQUENCE = 4096
 
 
 @dataclass(frozen=True)
-class Range:
-    """A figure with the band it is expected in: 80 % of comparable runs lie between low and high."""
-
-    low: float
-    middle: float
-    high: float
-
-    @property
-    def ends(self) -> tuple[float, float, float]:
-        """Low, middle, high."""
-        return self.low, self.middle, self.high
-
-    def times(self, factor: float) -> Range:
-        """The range times a positive factor."""
-        return Range(self.low * factor, self.middle * factor, self.high * factor)
-
-    def under(self, numerator: float) -> Range:
-        """numerator / range: the slowest pace gives the largest need."""
-        return Range(numerator / self.high, numerator / self.middle, numerator / self.low)
-
-
-@dataclass(frozen=True)
 class Throughput:
-    """What one GPU does: model FLOPs a second, and where that comes from. [flop/s]"""
+    """What one GPU does: model FLOPs a second, and where that comes from; 80 % of comparable runs lie in the
+    range. [flop/s]"""
 
     flops: Range
     source: str
@@ -59,7 +39,9 @@ def predicted_pace(step: StepResult, gpus: int) -> Throughput:
     """
     flops = step.model_flops / step.step_time / gpus
     low, high = step.error_low, step.error_high
-    band = Range(flops / high, flops, flops / low) if low <= 1.0 <= high else _around(flops, low, high)
+    band = Range.of_rate(flops, low, high)
+    if not low <= 1.0 <= high:
+        band = replace(band, middle=flops / math.sqrt(low * high))
     return Throughput(
         band,
         f"our predicted step of {step.step_time:.4g} s on {number(gpus, 'GPU')}, and measured steps "
@@ -158,11 +140,6 @@ def _borrowed(family: str, gpu: Gpu, source: str) -> str:
     error = "" if known else "; the error of our steps widens the range"
     links = "" if gpu.scale_up_bandwidth else "; without links between its GPUs its own may be lower still"
     return f"{lacks} of its own ({kind}, {width}); {source}{error}{links}"
-
-
-def _around(flops: float, low: float, high: float) -> Range:
-    """A band beside the prediction, with its geometric middle as what to expect."""
-    return Range(flops / high, flops / math.sqrt(low * high), flops / low)
 
 
 @cache
