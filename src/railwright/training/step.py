@@ -33,7 +33,7 @@ from railwright.training.hosted import updates_on_host
 from railwright.training.lanes import Task
 from railwright.training.memory import peak_memory
 from railwright.training.model_flops import job_flops_per_token
-from railwright.training.offload import ON_GPU, copy_times, update_on_host
+from railwright.training.offload import ON_GPU, layer_copies, update_on_host
 from railwright.training.pipeline import Placed, compose
 from railwright.training.placement import place
 from railwright.training.plan import check
@@ -180,7 +180,7 @@ def _placed(
     slower: Mapping[int, float],
 ) -> Done:
     """Every pass of every stage, and what follows the last ones."""
-    copies = copy_times(job, arch, prices.machine)
+    copies = layer_copies(job, arch, prices.machine)
     book = PassBook(Work(job, arch, prices, timed, pace, copies))
     books = {
         s: PassBook(Work(job, arch, prices, slowed(timed, factor), pace, copies))
