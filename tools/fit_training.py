@@ -45,7 +45,7 @@ from railwright.spec.training import Software
 from railwright.training.communication import Prices
 from railwright.training.eras import Pace, era_of, eras, pace_keys, waiting
 from railwright.training.host import cpu_factor
-from railwright.training.offload import copy_times
+from railwright.training.offload import layer_copies
 from railwright.training.placement import place
 from railwright.training.plan import check
 from railwright.training.quick import step_seconds
@@ -178,7 +178,7 @@ def _time(task: tuple[int, Pace]) -> tuple[float, float]:
     # `simulate(...).step_time` to the last bit (tests/twin/test_training_quick.py), in a sixth of the time
     prices = Prices.shared(machine, place(job, machine.network.fabric), predict)
     timed = kernel_timer(machine, pace, era_of(job).flash)
-    book = PassBook(Work(job, arch, prices, timed, pace, copy_times(job, arch, machine)))
+    book = PassBook(Work(job, arch, prices, timed, pace, layer_copies(job, arch, machine)))
     return step_seconds(job, arch, prices, timed, pace, book), job.global_batch * job.sequence
 
 

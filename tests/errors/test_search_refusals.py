@@ -218,3 +218,12 @@ def test_a_search_from_the_command_line(tmp_path: Path) -> None:
     from railwright.spec import load_study_text
 
     assert load_study_text(whole).jobs[0].layout.tensor == 4
+
+
+@pytest.mark.parametrize(("framework", "form"), [("torchtitan", "megatron"), ("megatron", "torchtitan")])
+def test_an_export_to_another_framework_than_asked_for(framework: str, form: str) -> None:
+    """It wrote arguments under a comment that Megatron-LM does not run them."""
+    asked = ["search", "server", "--framework", framework, "--export", form]
+    told = CliRunner().invoke(app, asked)
+    assert told.exit_code == 2
+    assert f"--export {form} writes what {framework} runs" in " ".join(told.output.split())

@@ -61,3 +61,10 @@ def test_a_folder_of_csv_files(tmp_path):
     paths = write_bill(made()[1], tmp_path / "bill")
     assert [p.name for p in paths] == ["summary.csv", "priced.csv", "room.csv", "prices.csv"]
     assert (tmp_path / "bill" / "summary.csv").read_text().startswith("room,low USD,middle USD,high USD\n")
+
+
+@pytest.mark.parametrize("name", ["bill.pdf", "bill.csv"])
+def test_the_name_of_another_file_makes_no_folder(name, tmp_path):
+    with pytest.raises(PlanError, match=rf"'{name}': a bill is a workbook"):
+        write_bill(made()[1], tmp_path / name)
+    assert not list(tmp_path.iterdir())

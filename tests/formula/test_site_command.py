@@ -161,3 +161,14 @@ site: {rack_power: 30 kW}
     assert time.process_time() - begin < 10.0
     assert plan.kinds["servers"] == 1024, "two a rack, as in the SuperPOD reference"
     assert len(plan.runs["compute"].cable) == 3 * 16384
+
+
+def test_one_of_a_kind_is_said_so(tmp_path: Path) -> None:
+    """'1 (1 servers) in 1 rows' was said of a rack of servers."""
+    file = tmp_path / "study.yaml"
+    head = STUDY[: STUDY.index("  storage")].replace("servers: 16", "servers: 2")
+    single = head.replace("rail-optimised", "single-switch").replace("dgx-h100", "server-8x-l40s")
+    file.write_text(f"{single}site: {{}}\n", encoding="utf-8")
+    code, text = railwright("plan", str(file))
+    assert code == 0
+    assert "1 (1 of servers) in 1 row\n" in text

@@ -18,7 +18,7 @@ from railwright.training.communication import Prices
 from railwright.training.contention import Uses
 from railwright.training.eras import Pace, era_of, pace_of
 from railwright.training.lanes import LANES, Task, run
-from railwright.training.offload import copy_times
+from railwright.training.offload import layer_copies
 from railwright.training.pipeline import compose
 from railwright.training.placement import place
 from railwright.training.plan import check
@@ -133,7 +133,7 @@ def _quick(asked: TrainingJob, arch: object, pace: Pace | None = None, one: Mach
     pace = pace or pace_of(asked, one.gpu, job_gpus(asked, fabric))
     prices = Prices(one, place(asked, fabric), predict)
     kernel = kernel_timer(one, pace, era_of(asked).flash)
-    book = PassBook(Work(asked, arch, prices, kernel, pace, copy_times(asked, arch, one)))  # type: ignore[arg-type]
+    book = PassBook(Work(asked, arch, prices, kernel, pace, layer_copies(asked, arch, one)))  # type: ignore[arg-type]
     return step_seconds(asked, arch, prices, kernel, pace, book)  # type: ignore[arg-type]
 
 

@@ -120,6 +120,7 @@ def search(
         framework = framework or (export if export in FRAMEWORKS else None)
     if framework is not None:
         _known("--framework", framework, FRAMEWORKS)
+        _same(framework, export)
     chosen = training_job(asked, job, "a search for a layout")
     if gpus is not None:
         chosen = chosen.model_copy(update={"gpus": gpus})
@@ -196,6 +197,17 @@ def _known(option: str, value: str, known: tuple[str, ...]) -> None:
     if value not in known:
         hint = nearest(value, known) or f"; choose one of {', '.join(known)}"
         raise RailwrightError(f"{option}: there is no '{value}'{hint}")
+
+
+def _same(framework: str, export: str | None) -> None:
+    """Refuse an export to another framework than the one whose layouts are wanted."""
+    from railwright.search.frameworks import FRAMEWORKS as known
+
+    if export in known and known[export].eras != known[framework].eras:
+        raise RailwrightError(
+            f"--export {export} writes what {framework} runs (--framework) for another framework; leave "
+            "--framework out, or export to the same"
+        )
 
 
 def _show(result: SearchResult) -> None:

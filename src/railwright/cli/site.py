@@ -46,14 +46,13 @@ def plan(
         typer.echo(json.dumps(made.to_dict(), indent=2))
         return
     from railwright.cli.tables import print_table
-    from railwright.units import show_count, show_length, show_power
+    from railwright.units import number, show_count, show_length, show_power
 
     air, liquid = sum(h.air for h in made.heat), sum(h.liquid for h in made.heat)
     hottest = max(made.racks, key=lambda rack: rack.power.watts)
     cfm, flow = sum(h.cfm for h in made.heat), sum(h.litres_per_minute for h in made.heat)
-    kinds = ", ".join(f"{count} {kind}" for kind, count in made.kinds.items())
     rows = [
-        ("racks", f"{len(made.racks)} ({kinds}) in {made.floor.rows} rows"),
+        ("racks", f"{len(made.racks)} ({made.kinds_told}) in {number(made.floor.rows, 'row')}"),
         ("room", f"{show_length(made.floor.length)} x {show_length(made.floor.depth)}"),
         ("servers a rack", str(made.fill.servers)),
         ("power of the machines", f"{show_power(made.power)}, peak {show_power(made.peak)}"),

@@ -80,8 +80,9 @@ def _show(found: ComparedSteps) -> None:
     from railwright.units import number, show_time
 
     step = found.predicted
+    steps = f"steps {found.first} to {found.last}" if found.last > found.first else f"step {found.first}"
     typer.echo(
-        f"{found.log.framework}: steps {found.first} to {found.last} "
+        f"{found.log.framework}: {steps} "
         f"({number(found.count, 'line')} of the log), beside training job '{found.job}'\n"
     )
     tokens = step.tokens / found.measured

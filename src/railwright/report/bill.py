@@ -17,6 +17,9 @@ from railwright.export.sheet import csv_text
 from railwright.site import bill
 from railwright.site.plan import SitePlan
 
+OTHER_FILES = (".csv", ".pdf", ".html", ".json", ".xls", ".ods", ".txt", ".md", ".yaml")
+"""Ends of names that mean a file, and not a folder."""
+
 Cell = str | float
 Table = tuple[tuple[str, ...], list[tuple[Cell, ...]]]
 """Heads and rows."""
@@ -82,8 +85,13 @@ def _end(line: Line, book: object, which: int) -> float:
 def write_bill(made: Bill, target: Path) -> list[Path]:
     """A workbook where the target ends in .xlsx, else a folder of CSV files. Nothing is overwritten.
 
-    Raises PlanError where something of that name is there or the place cannot be written.
+    Raises PlanError where something of that name is there or the place cannot be written, and for the name of
+    another kind of file.
     """
+    if target.suffix.lower() in OTHER_FILES:
+        raise PlanError(
+            f"'{target.name}': a bill is a workbook, whose name ends in .xlsx, or a folder of CSV files"
+        )
     if target.suffix == ".xlsx":
         refuse_existing([target])
         try:

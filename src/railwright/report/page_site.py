@@ -6,7 +6,7 @@ from railwright.report.markup import Child, Html, join, tag
 from railwright.report.page_table import data_table
 from railwright.report.site_drawing import draw_elevations, draw_floor, draw_one_line
 from railwright.study.result import Result
-from railwright.units import show_count, show_length, show_power
+from railwright.units import number, show_count, show_length, show_power
 
 
 def site_section(result: Result) -> Html | None:
@@ -16,9 +16,8 @@ def site_section(result: Result) -> Html | None:
         return None
     air, liquid = sum(h.air for h in plan.heat), sum(h.liquid for h in plan.heat)
     hottest = max(plan.racks, key=lambda rack: rack.power.watts)
-    kinds = ", ".join(f"{count} {kind}" for kind, count in plan.kinds.items())
     rows: list[list[Child]] = [
-        ["racks", f"{len(plan.racks)} ({kinds}), {plan.fill.servers} servers a rack"],
+        ["racks", f"{len(plan.racks)} ({plan.kinds_told}), {number(plan.fill.servers, 'server')} a rack"],
         ["room", f"{show_length(plan.floor.length)} x {show_length(plan.floor.depth)}"],
         ["machines", f"{show_power(plan.power)}, short peak {show_power(plan.peak)}"],
         ["site", f"{show_power(plan.site_power)} (PUE {plan.pue:.2f})"],

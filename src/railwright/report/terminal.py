@@ -31,6 +31,7 @@ from railwright.study.result import Result, VariantResult
 from railwright.training.result import StepResult
 from railwright.training.software import DEFAULT
 from railwright.units import (
+    number,
     show_amount,
     show_change,
     show_count,
@@ -343,8 +344,9 @@ def _rooms(result: Result, console: Console) -> None:
             console.print(Text(sentence))
     if (site := found.site) is not None:
         _heading(console, f"The room{on}")
-        kinds = ", ".join(f"{count} {kind}" for kind, count in site.kinds.items())
-        text = f"{len(site.racks)} racks ({kinds}), {show_power(site.power)} of machines, "
+        text = (
+            f"{number(len(site.racks), 'rack')} ({site.kinds_told}), {show_power(site.power)} of machines, "
+        )
         console.print(Text(f"{text}{show_power(site.site_power)} of the site (PUE {site.pue:.2f})."))
     if found.money is not None:
         _heading(console, f"Money{on}")

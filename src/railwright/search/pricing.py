@@ -36,7 +36,7 @@ from railwright.training.host_memory import tensors_of
 from railwright.training.hosted import updates_on_host
 from railwright.training.lanes import LANES, Task
 from railwright.training.lockstep import amax_over, in_step, without_waits
-from railwright.training.offload import copy_times, update_on_host
+from railwright.training.offload import layer_copies, update_on_host
 from railwright.training.placement import GroupKind, Groups, place
 from railwright.training.quick import pass_times
 from railwright.training.route import Kind
@@ -288,7 +288,7 @@ class Pricer:
         if shared not in self._books:
             if len(self._books) >= MOST_BOOKS:
                 del self._books[next(iter(self._books))]
-            copies = copy_times(job, self.arch, self.machine)
+            copies = layer_copies(job, self.arch, self.machine)
             work = Work(job, self.arch, self.prices(job), self.kernel, self.pace, copies)
             self._books[shared] = PassBook(work)
         return self._books[shared]

@@ -75,6 +75,11 @@ class SitePlan:
         """Racks by kind: 'servers', 'network', 'spines', 'core'."""
         return Counter(rack.kind for rack in self.racks)
 
+    @property
+    def kinds_told(self) -> str:
+        """'6 of servers, 2 of network': racks by kind, in words."""
+        return ", ".join(f"{count} of {kind}" for kind, count in self.kinds.items())
+
     def to_dict(self) -> dict[str, Any]:
         """Plain data in base units; racks, circuits and cables are in the rows (rows.py)."""
         from railwright.site.rows import plan_dict

@@ -15,23 +15,22 @@ TO_HOST, FROM_HOST = "activations to host", "activations from host"
 
 
 def copy_tasks(
-    job: TrainingJob, copies: Mapping[Layer, float], layers: Sequence[Layer], name: str
+    job: TrainingJob, copies: Mapping[Layer, Task], layers: Sequence[Layer], name: str
 ) -> dict[int, tuple[Task, ...]]:
     """Copies of a chunk's layers whose activations go to the host; the last of a chunk is needed at once.
 
-    copies  time to copy a layer's activations, where they are offloaded [s]
+    copies  of a layer's activations, where they are offloaded (`offload.layer_copies`)
     """
     if not copies:
         return {}
     return {
-        i: (Task("copy", name, "copy", copies[layers[i]], (), i),)
-        for i in range(layers_away(job, len(layers)))
+        i: (copies[layers[i]]._replace(name=name, layer=i),) for i in range(layers_away(job, len(layers)))
     }
 
 
 def copied_both(
     job: TrainingJob,
-    copies: Mapping[Layer, float],
+    copies: Mapping[Layer, Task],
     tasks: list[Task],
     ahead: Sequence[Layer],
     back: Sequence[Layer],

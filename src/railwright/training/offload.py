@@ -16,9 +16,11 @@ from railwright.model.pattern import Layer, kinds_present
 from railwright.spec.training import TrainingJob
 from railwright.training.activations import layer_kept
 from railwright.training.communication import WEIGHT_BYTES, gradient_bytes
+from railwright.training.contention import NICS, Uses
 from railwright.training.eras import era_of
 from railwright.training.host import sharing_grace
 from railwright.training.hosted import ranks_together, weights_on_host
+from railwright.training.lanes import Task
 
 PCIE_SHARE = 55.4 / 63.0
 """Copies from host to GPU over the nominal rate of PCIe 5.0 x16: 55.4 of 63 GB/s, as nvbandwidth measures
@@ -52,11 +54,28 @@ def host_link(machine: Machine) -> float:
     return PCIE_SHARE * machine.gpu.slot
 
 
-def copy_times(job: TrainingJob, arch: Transformer, machine: Machine) -> dict[Layer, float]:
-    """Time to copy what one layer keeps for its backward pass, one way; empty without offload. [s]"""
+def host_copy(machine: Machine, name: str, seconds: float, unit: int = -1, behind: float = 0.0) -> Task:
+    """A copy between one GPU and its host.
+
+    behind  what the host does with it then [s]
+
+    GPUs without scale-up links have one slot for it and for all that they send each other, which then goes
+    slower beside it (`contention`).
+    """
+    meets = machine.network.fabric.scale_up == "pcie"
+    wire, uses = (seconds, Uses(nic=False, slot=1.0)) if meets else (0.0, NICS)
+    return Task("copy", name, "copy", seconds + behind, (), unit, 0.0, wire, uses)
+
+
+def layer_copies(job: TrainingJob, arch: Transformer, machine: Machine) -> dict[Layer, Task]:
+    """A copy of what one layer keeps for its backward pass, one way; empty without offload."""
     if "activations" not in job.layout.offload:
         return {}
-    return {kind: layer_kept(job, arch, kind) / host_link(machine) for kind in kinds_present(arch)}
+    link = host_link(machine)
+    return {
+        kind: host_copy(machine, "activations", layer_kept(job, arch, kind) / link)
+        for kind in kinds_present(arch)
+    }
 
 
 class HostUpdate(NamedTuple):

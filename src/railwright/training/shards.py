@@ -23,7 +23,7 @@ from railwright.training.communication import WEIGHT_BYTES, Prices, gradient_byt
 from railwright.training.formats import frozen_bytes
 from railwright.training.hosted import ranks_together, weights_on_host
 from railwright.training.lanes import Task
-from railwright.training.offload import HOST_SUM, host_link
+from railwright.training.offload import HOST_SUM, host_copy, host_link
 from railwright.training.placement import GroupKind
 from railwright.training.route import Chunk
 
@@ -122,11 +122,12 @@ def shard_copy(job: TrainingJob, prices: Prices, unit: int, parameters: float, n
     gradient already, which the host waits for).
     """
     seconds = parameters * SHARD_BYTES / host_link(prices.machine)
+    added = 0.0
     if name == ADDED:
         machine, ranks = prices.machine, prices.groups.grid.size
         here = ranks_together(job, machine.network.fabric, machine.server, ranks)
-        seconds += parameters * here * HOST_SUM
-    return Task("copy", name, "copy", seconds, (), unit)
+        added = parameters * here * HOST_SUM
+    return host_copy(prices.machine, name, seconds, unit, added)
 
 
 def _shard(count: tuple[float, float], over: tuple[int, int]) -> float:

@@ -32,7 +32,7 @@ from railwright.training.formats import job_peak
 from railwright.training.host_memory import check_host, host_memory
 from railwright.training.memory import peak_memory
 from railwright.training.model_flops import job_flops_per_token
-from railwright.training.offload import copy_times
+from railwright.training.offload import layer_copies
 from railwright.training.pipeline import Placed, compose
 from railwright.training.placement import place
 from railwright.training.plan import check
@@ -174,7 +174,7 @@ class Done:
 def _placed(job: TrainingJob, arch: Transformer, costs: CostModel, slower: Mapping[int, float]) -> Done:
     """Every pass of every stage, and what follows the last ones."""
     prices = costs.prices
-    copies = copy_times(job, arch, prices.machine)
+    copies = layer_copies(job, arch, prices.machine)
 
     def book_at(kernel: KernelTime) -> PassBook:
         return PassBook(Work(job, arch, prices, kernel, costs.pace, copies))

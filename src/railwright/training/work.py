@@ -61,9 +61,9 @@ class Work:
         prices: Prices,
         kernel_time: KernelTime,
         pace: Pace,
-        copies: Mapping[Layer, float] | None = None,
+        copies: Mapping[Layer, Task] | None = None,
     ) -> None:
-        """`copies`: time to copy a layer's activations to the host, where they are offloaded [s]."""
+        """`copies`: of a layer's activations to the host, where they are offloaded."""
         self.job, self.arch, self.prices, self.copies = job, arch, prices, copies or {}
         self.tp = job.layout.tensor
         self.sp = job.layout.sequence_parallel and self.tp > 1
