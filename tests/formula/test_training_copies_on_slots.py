@@ -7,6 +7,7 @@ import pytest
 from railwright.model import load_model
 from railwright.training import simulate
 from railwright.training.contention import Uses
+from railwright.training.hosted import unoffered
 from railwright.training.lanes import Task, run
 from railwright.training.offload import host_copy, layer_copies
 from training_cases import DENSE, job, machine
@@ -52,3 +53,11 @@ def test_a_step_whose_slot_is_always_busy_takes_the_copies_longer() -> None:
     assert busy.step_time > 1.15 * free.step_time
     free, busy = (simulate(one, arch, NVLINK, must_fit=False) for one in (plain, away))
     assert busy.step_time < 1.02 * free.step_time
+
+
+def test_what_a_framework_does_not_offload_is_told_without_an_article() -> None:
+    """It is read behind 'has no'."""
+    for framework in ("megatron", "torchtitan"):
+        for sent in (("activations",), ("optimizer",), ("weights",)):
+            layout = job(offload=sent, pipeline=2).layout.model_copy(update={"zero": 0})
+            assert not [told for told in unoffered(framework, layout, 2) if told.startswith(("a ", "an "))]
