@@ -11,7 +11,7 @@ from dataclasses import replace
 import pytest
 
 from railwright.model import count_parameters
-from railwright.report.figures import KIND_NAMES, KINDS, exposed
+from railwright.report.figures import KIND_NAMES, KINDS
 from railwright.report.page_step import LOOK_NAMES, step_section
 from railwright.report.style import DRAWINGS
 from railwright.report.timeline_drawing import look_of
@@ -50,8 +50,8 @@ def test_a_search_tells_every_share_of_its_jobs() -> None:
 
 def test_parts_of_a_bar_add_up_with_activations_on_the_host() -> None:
     step = simulate(job(tensor=2, sequence=8192, offload=("activations",)), DENSE, machine())
-    assert exposed(step, "copy") > 0
-    assert sum(exposed(step, kind) for kind in KINDS) == pytest.approx(step.step_time)
+    assert step.exposed("copy") > 0
+    assert sum(step.exposed(kind) for kind in KINDS) == pytest.approx(step.step_time)
     path = critical_path(step.timeline)
     assert path is not None
     assert any("copies to and from host memory" in sentence for sentence in path.sentences())
@@ -65,10 +65,10 @@ def test_an_update_on_the_host_is_no_compute() -> None:
     parameters = count_parameters(DENSE).total / 8
     # Megatron-LM copies fp32 both ways
     update = host_update(parameters, 4.0, 8, machine(1), 4.0)
-    assert exposed(on_host, ADAM) == pytest.approx(update.adam)
-    assert exposed(on_host, "copy") == pytest.approx(update.down + update.up)
-    assert exposed(on_host, "compute") < exposed(on_gpu, "compute")
-    assert sum(exposed(on_host, kind) for kind in KINDS) == pytest.approx(on_host.step_time)
+    assert on_host.exposed(ADAM) == pytest.approx(update.adam)
+    assert on_host.exposed("copy") == pytest.approx(update.down + update.up)
+    assert on_host.exposed("compute") < on_gpu.exposed("compute")
+    assert sum(on_host.exposed(kind) for kind in KINDS) == pytest.approx(on_host.step_time)
     (adam,) = (e for e in on_host.timeline.events if e.kind == ADAM)
     assert (adam.lane, look_of(adam), adam.end - adam.start) == ("host", "k-adam", pytest.approx(update.adam))
     path = critical_path(on_host.timeline)
@@ -101,5 +101,5 @@ def test_a_breakdown_says_which_pipeline_stage_it_is_of() -> None:
 def test_one_gpu_communicates_for_no_time_and_not_for_less(kernel: float) -> None:
     """A share of -1e-17 reads '-0.0 %'."""
     step = simulate(job(gpus=1), DENSE, machine(), kernel=lambda _: kernel)
-    assert exposed(step, "dp") == 0.0
+    assert step.exposed("dp") == 0.0
     assert show_share(step.exposed_share) == "0.0 %"
