@@ -23,14 +23,13 @@ from typing import Any
 import numpy as np
 
 from railwright.catalog import load_catalog
-from railwright.collectives import Machine
+from railwright.collectives import Machine, NcclSettings
 from railwright.fabric import build
 from railwright.fabric.graph import Fabric
 from railwright.model import load_model
 from railwright.network import Network, solve
 from railwright.spec import load_study, load_study_text
 from railwright.spec.study import Cluster, ComputeNetwork
-from railwright.study.evaluate import nccl_settings
 from railwright.traffic import Communicator, Traffic, all_to_all, join, ring
 from railwright.training import simulate
 
@@ -82,7 +81,7 @@ def simulate_32k() -> Callable[[], Any]:
         subprocess.run(["railwright", "init", "--template", "clos-32k", str(file)], check=True)
     study = load_study(file)
     job = study.jobs[0]
-    machine = Machine.of(study.cluster, load_catalog(), nccl_settings(study.nccl))
+    machine = Machine.of(study.cluster, load_catalog(), NcclSettings.of(study.nccl))
     return lambda: simulate(job, load_model(job.model), machine)
 
 
@@ -109,7 +108,7 @@ def simulate_hashed(servers: int) -> Callable[[], Any]:
     """A 405B job over tensor 8, pipeline 16 and the rest data-parallel, its routes hashed."""
     study = load_study_text(HASHED.format(servers=servers, batch=2 * servers))
     job = study.jobs[0]
-    machine = Machine.of(study.cluster, load_catalog(), nccl_settings(study.nccl))
+    machine = Machine.of(study.cluster, load_catalog(), NcclSettings.of(study.nccl))
     return lambda: simulate(job, load_model(job.model), machine)
 
 

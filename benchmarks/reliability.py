@@ -13,6 +13,7 @@ from railwright.reliability import spares, stepfun
 from railwright.reliability.constants import constant
 from railwright.reliability.formulas import job_mtti
 from railwright.reliability.montecarlo import Fault, Process, simulate
+from railwright.reliability.protection import Checkpoints, Elastic
 from railwright.reliability.replay import shortage
 from railwright.units import DAY, YEAR
 
@@ -30,12 +31,10 @@ def main() -> None:
         Fault(0.007, 700.0, spoiled=3600.0),
         Fault(0.003, 700.0, survives=0.0),
     )
-    plain = Process(mtti, (Fault(1.0, 600.0),), 0.5, 100.0)
-    full = Process(
-        mtti, faults, 0.5, 100.0, lag=20.0, shape=constant("gap_shape").value, spread=0.8, varies=0.4,
-        storage_every=8, reload=60.0,
-    )  # fmt: skip
-    elastic = replace(full, elastic=1 / 128, out=900.0)
+    plain = Process(mtti, (Fault(1.0, 600.0),), Checkpoints(0.5, 100.0))
+    saving = Checkpoints(0.5, 100.0, lag=20.0, stored=800.0, reload=60.0)
+    full = Process(mtti, faults, saving, shape=constant("gap_shape").value, spread=0.8, varies=0.4)
+    elastic = replace(full, elastic=Elastic(1 / 128, 900.0))
     print(f"{platform.processor() or platform.machine()}, Python {platform.python_version()}")
     print(
         f"one year of {8 * NODES:,} GPUs, 1,000 samples, {YEAR / mtti:,.0f} interruptions each; bar {BAR:g} s"
