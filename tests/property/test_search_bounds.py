@@ -11,8 +11,8 @@ import pytest
 from railwright.search import Space
 from railwright.search.footprint import held_first
 from railwright.search.pricing import PASSING
-from railwright.search.screen import unit_counts
 from railwright.search.space import Block
+from railwright.search.timed import unit_counts
 from railwright.spec.training import Overlap
 from railwright.training import schedule
 from railwright.training.in_flight import held_sets
@@ -29,7 +29,7 @@ from training_cases import MOE, job
 
 @pytest.mark.parametrize("case", [*CASES, *SLOW])
 def test_no_bound_exceeds_the_exact_figure(case: str) -> None:
-    """On random layouts of every family: time and memory bounds, and the closer bound of one layout."""
+    """On random layouts of every family: bounds of its class, of its memory, and the closer one."""
     arch, base, axes = (CASES | SLOW)[case]
     server = "server-8x-a100-pcie" if case in SLOW else "dgx-h100"
     screen, layouts = drawn(arch, base, Space(axes), random.Random(case), 24, server)
@@ -40,6 +40,7 @@ def test_no_bound_exceeds_the_exact_figure(case: str) -> None:
             screen.compute(block, asked)[x],
             screen.passes(block, asked)[x, *rest],
             screen.priced(block, asked)[x, *rest],
+            screen.staged(block, asked)[x, *rest],
         ]
         assert max(bounds) <= step.step_time, (block.at(index), bounds, step.step_time)
         assert screen.closer(block, index) <= step.step_time, block.at(index)

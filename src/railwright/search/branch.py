@@ -49,8 +49,9 @@ MOST_LAYOUTS = 100_000_000
 GROUP = (*(a for a in STRUCTURE if a not in ("placement", *SHARDING)), "micro_batch", "recompute")
 """Axes that make a layout of its own in the list of the best; the others are variants of it."""
 
-COMPUTE, PASSES, PRICED = range(3)
-"""How far a class has been looked into: its compute, all of its passes, all that its step sends."""
+COMPUTE, PASSES, PRICED, STAGED = range(4)
+"""How far a class has been looked into: its compute, all of its passes, all that its step sends, and its
+commonest stage's passes in time."""
 
 HIDING = ("overlap_dp", "overlap_pp")
 """Axes that say when something is sent, and change nothing of what is."""
@@ -65,7 +66,7 @@ class Run:
 
     Legend: X classes of passes of a block, z, o, d, p its values of zero, offload, overlap_dp, overlap_pp.
     seconds  per block, shape (X, z, d, p): what its layouts take at least, as 32-bit floats rounded down
-    depth    per block, shape (X,): how far that has been looked into (COMPUTE, PASSES, PRICED)
+    depth    per block, shape (X,): how far that has been looked into (COMPUTE to STAGED)
     memory   per block, shape (X, z, o): bytes at least
     exact    layouts that were timed
     overfull  of these, which the allocator cannot hold, as far as that was asked
@@ -204,7 +205,7 @@ class Run:
             if rest is None:
                 rest = left[i] = self._within(i, capacity)
             place = int(rest.argmin())
-            if self.depth[i][place // rest[0].size] < PRICED:
+            if self.depth[i][place // rest[0].size] < STAGED:
                 self._look_into(i, rest, bound)
             else:
                 rest.flat[place] = np.inf
@@ -234,7 +235,7 @@ class Run:
         least = rest.reshape(len(rest), -1).min(1)
         depth = self.depth[i][least.argmin()]
         wanted = (least <= bound * LOOK_AHEAD) & (self.depth[i] == depth)
-        deeper = self.screener.passes if depth == COMPUTE else self.screener.priced
+        deeper = (self.screener.passes, self.screener.priced, self.screener.staged)[depth]
         bounds, apart = where_reached(deeper, self.blocks[i], wanted)
         for no in apart:
             self.apart.append(Refusal(self.blocks[i].size // len(rest), self._said(no)))
