@@ -25,7 +25,7 @@ from railwright.search.changes import changed
 from railwright.search.exact import exact_memory
 from railwright.search.footprint import MEMORY, Footprint
 from railwright.search.frameworks import Framework, runs, runs_none
-from railwright.search.front import Entry, Group, Listed, Tried, rounded
+from railwright.search.front import BLOCK, CLASS, OWN, Entry, Group, Listed, Tried, rounded
 from railwright.search.laws import Floats32, down
 from railwright.search.leaner import leaner, leanest
 from railwright.search.network import most_sent
@@ -164,9 +164,10 @@ class Run:
 
         capacity  of a layout; default: a GPU's
 
-        The heap holds blocks, by the least bound of what is left of them, and single layouts.  A block is
-        looked into where its bound is least, until that belongs to a layout with all it sends.  The allocator
-        is asked last, of the layouts that would be told: where it cannot hold one, the search goes on.
+        The heap holds blocks, by the least bound of what is left of them, and single layouts, by that of
+        their class and then by their own.  A block is looked into where its bound is least, until no bound of
+        a class says more.  The allocator is asked last, of the layouts that would be told: where it cannot
+        hold one, the search goes on.
         """
         listed, capacity = Listed(top), self.machine.gpu.hbm_bytes if capacity is None else capacity
         left: dict[int, Floats32] = {}
@@ -174,7 +175,7 @@ class Run:
         for i in range(len(self.blocks)):
             least = float(self._within(i, capacity).min())
             if least < np.inf:
-                heap.append((least, 0, i, 0))
+                heap.append((least, BLOCK, i, 0))
         heapq.heapify(heap)
         while True:
             if not heap or rounded(heap[0][0]) > listed.limit:
@@ -188,18 +189,21 @@ class Run:
                     for entry in listed.drop(one):
                         heapq.heappush(heap, entry)
                 continue
-            bound, single, i, at = heapq.heappop(heap)
-            if single:
+            bound, what, i, at = heapq.heappop(heap)
+            if what != BLOCK:
                 group = self._group(i, at)
                 if self._known_full(i, at):
                     continue
                 if listed.beats(group, bound):
-                    listed.wait(group, (bound, single, i, at))
-                    continue
-                self.tell(
-                    f"evaluating: {len(self.exact)} layouts so far", 0.6 + 0.3 * min(len(self.exact) / 50, 1)
-                )
-                listed.add(self._evaluate(i, at, bound))
+                    listed.wait(group, (bound, what, i, at))
+                elif what == OWN:
+                    self.tell(
+                        f"evaluating: {len(self.exact)} layouts so far",
+                        0.6 + 0.3 * min(len(self.exact) / 50, 1),
+                    )
+                    listed.add(self._evaluate(i, at, bound))
+                elif self._exact_memory(i, at) <= capacity:
+                    heapq.heappush(heap, (max(bound, self._closer_bound(i, at)), OWN, i, at))
                 continue
             rest = left.get(i)
             if rest is None:
@@ -210,10 +214,10 @@ class Run:
             else:
                 rest.flat[place] = np.inf
                 for at in self._variants(i, place, capacity):
-                    heapq.heappush(heap, (max(bound, self._closer_bound(i, at)), 1, i, at))
+                    heapq.heappush(heap, (bound, CLASS, i, at))
             least = float(rest.min())
             if least < np.inf:
-                heapq.heappush(heap, (least, 0, i, 0))
+                heapq.heappush(heap, (least, BLOCK, i, 0))
 
     def holds(self, one: Tried) -> bool:
         """Whether the allocator can hold a layout."""
@@ -247,15 +251,11 @@ class Run:
         return str(no).removeprefix(f"{self.job.name}: ")
 
     def _variants(self, i: int, place: int, capacity: float) -> list[int]:
-        """Layouts at a place of a block's bounds that fit, with all that may lie on the host."""
-        block, shape = self.blocks[i], self.memory[i].shape
+        """Layouts at a place of a block's bounds that may fit, with all that may lie on the host."""
         x, z, d, p = np.unravel_index(place, self.seconds[i].shape)
-        found = []
-        for o in np.flatnonzero(self.memory[i][x, z] <= capacity).tolist():
-            at = int(np.ravel_multi_index((x, z, o, d, p), (*shape, *block.shape[-2:])))
-            if self._exact_memory(i, at) <= capacity and not self._known_full(i, at):
-                found.append(at)
-        return found
+        shape = *self.memory[i].shape, *self.blocks[i].shape[-2:]
+        fitting = np.flatnonzero(self.memory[i][x, z] <= capacity).tolist()
+        return [int(np.ravel_multi_index((x, z, o, d, p), shape)) for o in fitting]
 
     def least_memory(self) -> float:
         """The least memory of any layout that the allocator can hold, but for such as the network is known

@@ -272,6 +272,8 @@ class Screen:
         parameters take longer on the GPU, which launches kernels for them."""
         places = {tuple(sorted({*offload} - {"activations"})): offload for offload in offloads}.values()
         found = [self._ends({**setting, "offload": offload}, shapes, silent) for offload in places]
+        if silent or len(found) == 1:
+            return found[0]
         _, tied, mirror = found[0]
         ends = [min(one, key=lambda e: e.optimizer) for one in zip(*(f[0] for f in found), strict=True)]
         return ends, tied, mirror
