@@ -11,13 +11,14 @@ import pytest
 from railwright.search import Space
 from railwright.search.footprint import held_first
 from railwright.search.pricing import PASSING
-from railwright.search.screen import unit_counts
 from railwright.search.space import Block
+from railwright.search.timed import unit_counts
 from railwright.spec.training import Overlap
 from railwright.training import schedule
 from railwright.training.in_flight import held_sets
 from railwright.training.quick import KINDS
 from railwright.training.route import Route, Shape
+from railwright.training.schedule import SHARED
 from search_bound_cases import CASES, SLOW
 from search_cases import (
     ALTERNATING,
@@ -29,7 +30,7 @@ from training_cases import MOE, job
 
 @pytest.mark.parametrize("case", [*CASES, *SLOW])
 def test_no_bound_exceeds_the_exact_figure(case: str) -> None:
-    """On random layouts of every family: time and memory bounds, and the closer bound of one layout."""
+    """On random layouts of every family: bounds of its class, of its memory, and the closer one."""
     arch, base, axes = (CASES | SLOW)[case]
     server = "server-8x-a100-pcie" if case in SLOW else "dgx-h100"
     screen, layouts = drawn(arch, base, Space(axes), random.Random(case), 24, server)
@@ -40,6 +41,7 @@ def test_no_bound_exceeds_the_exact_figure(case: str) -> None:
             screen.compute(block, asked)[x],
             screen.passes(block, asked)[x, *rest],
             screen.priced(block, asked)[x, *rest],
+            screen.staged(block, asked)[x, *rest],
         ]
         assert max(bounds) <= step.step_time, (block.at(index), bounds, step.step_time)
         assert screen.closer(block, index) <= step.step_time, block.at(index)
@@ -88,6 +90,29 @@ def test_bounds_are_close_where_launches_bind(schedules: tuple[str, ...]) -> Non
     assert len(layouts) >= 10
     assert np.mean(priced) >= 0.95
     assert np.mean(closer) >= 0.98
+
+
+def test_the_commonest_stage_says_more_of_passes_at_once_than_laws() -> None:
+    """It is asked only where two passes run at once and nothing is copied to the host."""
+    schedules = {"schedule": ("auto", "dualpipe", "dualpipe-v"), "virtual_pipeline": (1, 2)}
+    offloads = {"offload": ((), ("optimizer",)), "overlap_ep": (True, False), "zero": (0, 1)}
+    space = Space({**schedules, **offloads, "pipeline": (2, 4), "expert": (2, 4)})
+    screen, layouts = drawn(MOE, job(batch=64), space, random.Random(11), 40)
+    nearer = []
+    for block, index, step in layouts:
+        x, rest = _class(block, index)
+        asked = np.arange(prod(block.shape[: len(PASSING)])) == x
+        priced, staged = (bound(block, asked)[x, *rest] for bound in (screen.priced, screen.staged))
+        if block.structure["schedule"] in SHARED or screen.pricer.pairs(block)[x]:
+            assert priced <= staged <= step.step_time
+            nearer.append(staged / priced)
+        else:
+            assert staged == 0.0
+        choices = {**dict(block.choices), "offload": ((), ("activations",))}
+        copied = Block(block.structure, tuple(choices.items()), block.data)
+        assert not screen.staged(copied, asked).any()
+    assert len(nearer) >= 10
+    assert max(nearer) > 1.01
 
 
 @pytest.mark.parametrize(

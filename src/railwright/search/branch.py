@@ -25,7 +25,7 @@ from railwright.search.changes import changed
 from railwright.search.exact import exact_memory
 from railwright.search.footprint import MEMORY, Footprint
 from railwright.search.frameworks import Framework, runs, runs_none
-from railwright.search.front import Entry, Group, Listed, Tried, rounded
+from railwright.search.front import BLOCK, CLASS, OWN, Entry, Group, Listed, Tried, rounded
 from railwright.search.laws import Floats32, down
 from railwright.search.leaner import leaner, leanest
 from railwright.search.network import most_sent
@@ -49,8 +49,9 @@ MOST_LAYOUTS = 100_000_000
 GROUP = (*(a for a in STRUCTURE if a not in ("placement", *SHARDING)), "micro_batch", "recompute")
 """Axes that make a layout of its own in the list of the best; the others are variants of it."""
 
-COMPUTE, PASSES, PRICED = range(3)
-"""How far a class has been looked into: its compute, all of its passes, all that its step sends."""
+COMPUTE, PASSES, PRICED, STAGED = range(4)
+"""How far a class has been looked into: its compute, all of its passes, all that its step sends, and its
+commonest stage's passes in time."""
 
 HIDING = ("overlap_dp", "overlap_pp")
 """Axes that say when something is sent, and change nothing of what is."""
@@ -65,7 +66,7 @@ class Run:
 
     Legend: X classes of passes of a block, z, o, d, p its values of zero, offload, overlap_dp, overlap_pp.
     seconds  per block, shape (X, z, d, p): what its layouts take at least, as 32-bit floats rounded down
-    depth    per block, shape (X,): how far that has been looked into (COMPUTE, PASSES, PRICED)
+    depth    per block, shape (X,): how far that has been looked into (COMPUTE to STAGED)
     memory   per block, shape (X, z, o): bytes at least
     exact    layouts that were timed
     overfull  of these, which the allocator cannot hold, as far as that was asked
@@ -163,9 +164,10 @@ class Run:
 
         capacity  of a layout; default: a GPU's
 
-        The heap holds blocks, by the least bound of what is left of them, and single layouts.  A block is
-        looked into where its bound is least, until that belongs to a layout with all it sends.  The allocator
-        is asked last, of the layouts that would be told: where it cannot hold one, the search goes on.
+        The heap holds blocks, by the least bound of what is left of them, and single layouts, by that of
+        their class and then by their own.  A block is looked into where its bound is least, until no bound of
+        a class says more.  The allocator is asked last, of the layouts that would be told: where it cannot
+        hold one, the search goes on.
         """
         listed, capacity = Listed(top), self.machine.gpu.hbm_bytes if capacity is None else capacity
         left: dict[int, Floats32] = {}
@@ -173,7 +175,7 @@ class Run:
         for i in range(len(self.blocks)):
             least = float(self._within(i, capacity).min())
             if least < np.inf:
-                heap.append((least, 0, i, 0))
+                heap.append((least, BLOCK, i, 0))
         heapq.heapify(heap)
         while True:
             if not heap or rounded(heap[0][0]) > listed.limit:
@@ -187,32 +189,35 @@ class Run:
                     for entry in listed.drop(one):
                         heapq.heappush(heap, entry)
                 continue
-            bound, single, i, at = heapq.heappop(heap)
-            if single:
+            bound, what, i, at = heapq.heappop(heap)
+            if what != BLOCK:
                 group = self._group(i, at)
                 if self._known_full(i, at):
                     continue
                 if listed.beats(group, bound):
-                    listed.wait(group, (bound, single, i, at))
-                    continue
-                self.tell(
-                    f"evaluating: {len(self.exact)} layouts so far", 0.6 + 0.3 * min(len(self.exact) / 50, 1)
-                )
-                listed.add(self._evaluate(i, at, bound))
+                    listed.wait(group, (bound, what, i, at))
+                elif what == OWN:
+                    self.tell(
+                        f"evaluating: {len(self.exact)} layouts so far",
+                        0.6 + 0.3 * min(len(self.exact) / 50, 1),
+                    )
+                    listed.add(self._evaluate(i, at, bound))
+                elif self._exact_memory(i, at) <= capacity:
+                    heapq.heappush(heap, (max(bound, self._closer_bound(i, at)), OWN, i, at))
                 continue
             rest = left.get(i)
             if rest is None:
                 rest = left[i] = self._within(i, capacity)
             place = int(rest.argmin())
-            if self.depth[i][place // rest[0].size] < PRICED:
+            if self.depth[i][place // rest[0].size] < STAGED:
                 self._look_into(i, rest, bound)
             else:
                 rest.flat[place] = np.inf
                 for at in self._variants(i, place, capacity):
-                    heapq.heappush(heap, (max(bound, self._closer_bound(i, at)), 1, i, at))
+                    heapq.heappush(heap, (bound, CLASS, i, at))
             least = float(rest.min())
             if least < np.inf:
-                heapq.heappush(heap, (least, 0, i, 0))
+                heapq.heappush(heap, (least, BLOCK, i, 0))
 
     def holds(self, one: Tried) -> bool:
         """Whether the allocator can hold a layout."""
@@ -234,7 +239,7 @@ class Run:
         least = rest.reshape(len(rest), -1).min(1)
         depth = self.depth[i][least.argmin()]
         wanted = (least <= bound * LOOK_AHEAD) & (self.depth[i] == depth)
-        deeper = self.screener.passes if depth == COMPUTE else self.screener.priced
+        deeper = (self.screener.passes, self.screener.priced, self.screener.staged)[depth]
         bounds, apart = where_reached(deeper, self.blocks[i], wanted)
         for no in apart:
             self.apart.append(Refusal(self.blocks[i].size // len(rest), self._said(no)))
@@ -246,15 +251,11 @@ class Run:
         return str(no).removeprefix(f"{self.job.name}: ")
 
     def _variants(self, i: int, place: int, capacity: float) -> list[int]:
-        """Layouts at a place of a block's bounds that fit, with all that may lie on the host."""
-        block, shape = self.blocks[i], self.memory[i].shape
+        """Layouts at a place of a block's bounds that may fit, with all that may lie on the host."""
         x, z, d, p = np.unravel_index(place, self.seconds[i].shape)
-        found = []
-        for o in np.flatnonzero(self.memory[i][x, z] <= capacity).tolist():
-            at = int(np.ravel_multi_index((x, z, o, d, p), (*shape, *block.shape[-2:])))
-            if self._exact_memory(i, at) <= capacity and not self._known_full(i, at):
-                found.append(at)
-        return found
+        shape = *self.memory[i].shape, *self.blocks[i].shape[-2:]
+        fitting = np.flatnonzero(self.memory[i][x, z] <= capacity).tolist()
+        return [int(np.ravel_multi_index((x, z, o, d, p), shape)) for o in fitting]
 
     def least_memory(self) -> float:
         """The least memory of any layout that the allocator can hold, but for such as the network is known

@@ -12,8 +12,12 @@ DIGITS = 9
 The same parts added in another order differ in the 16th, timing and simulation in the 12th."""
 
 Group = tuple[Any, ...]
+BLOCK, CLASS, OWN = range(3)
+"""What is bounded: a block, or a single layout by its class or by its own passes.  Of equal bounds the ones
+that may still rise come first."""
+
 Entry = tuple[float, int, int, int]
-"""Of the search's heap: bound [s], 1 for a single layout, its block and its place there."""
+"""Of the search's heap: bound [s], of which of these, the block and the place there."""
 
 
 @dataclass(frozen=True)

@@ -58,6 +58,9 @@ STAGING = ("tensor", "pipeline", "virtual_pipeline", "expert", "expert_tensor")
 PASSING = ("micro_batch", "sequence_parallel", "recompute", "overlap_tp", "overlap_ep", "overlap_cp")
 """Choices that do."""
 
+PAIRING = "overlap_ep"
+"""The one of them that does so only where whole passes run in pairs (`schedule.in_pairs`)."""
+
 COMPUTING = ("micro_batch", "sequence_parallel", "recompute")
 """Those that change its compute; they come first."""
 
@@ -100,7 +103,9 @@ class Pricer:
     _kernels: dict[Operator, float] = field(default_factory=dict)
     _times: dict[tuple[Any, ...], Floats] = field(default_factory=dict)
     _computes: dict[tuple[Any, ...], Floats] = field(default_factory=dict)
-    _placed: dict[tuple[Any, ...], dict[tuple[Passed, Kind], Placed]] = field(default_factory=dict)
+    _placed: dict[tuple[Any, ...], dict[tuple[Passed, Kind], tuple[Placed, Placed]]] = field(
+        default_factory=dict
+    )
     _books: dict[tuple[Any, ...], PassBook] = field(default_factory=dict)
     _ends: dict[tuple[Any, ...], Ends] = field(default_factory=dict)
 
@@ -160,11 +165,12 @@ class Pricer:
                 continue
             chosen = dict(zip(PASSING, (v[i] for v, i in zip(values, index, strict=True)), strict=True))
             if alone:
-                chosen["overlap_ep"] = False
+                chosen[PAIRING] = False
             tables = []
             for way in ways:
                 chosen |= way
-                key = (*structure, *chosen.values(), *groups, bool(pairs[x]))
+                asked = (chosen[axis] for axis in PASSING if axis != PAIRING)
+                key = (*structure, *asked, *groups, bool(pairs[x]))
                 if key not in self._times:
                     self.passes += 1
                     job = self._unsharded(first, chosen)
@@ -187,12 +193,12 @@ class Pricer:
 
     def pairs(self, block: Block) -> NDArray[np.bool_]:
         """(X,) classes of a block that run forwards and backwards together, unless parameters are sharded."""
-        shape, hidden = [len(block.of(axis)) for axis in PASSING], block.of("overlap_ep")
-        asked = self._unsharded(block.at((0,) * len(block.choices)), {"overlap_ep": True})
+        shape, hidden = [len(block.of(axis)) for axis in PASSING], block.of(PAIRING)
+        asked = self._unsharded(block.at((0,) * len(block.choices)), {PAIRING: True})
         if not any(hidden) or not in_pairs(asked):
             return np.zeros(prod(shape), bool)
         along = [1] * len(shape)
-        along[PASSING.index("overlap_ep")] = -1
+        along[PASSING.index(PAIRING)] = -1
         return np.broadcast_to(np.array(hidden, bool).reshape(along), shape).reshape(-1)
 
     def _unsharded(self, first: Mapping[str, Any], choice: Mapping[str, Any]) -> TrainingJob:
@@ -243,18 +249,17 @@ class Pricer:
         that it launches in others.
         """
         shared, beside = self._shared(setting), setting["zero"] >= 2 or setting["overlap_dp"]
-        known = self._placed.setdefault((beside, *shared), {})
+        known = self._placed.setdefault(shared, {})
 
         def placed(chunks: Passed, kind: Kind) -> Placed:
             if (chunks, kind) not in known:
                 book = self._book(apply(self.job, setting), shared)
                 tasks = book.tasks(chunks, kind)
-                if beside and book.launched(chunks, kind):
-                    waiting = self._place(tasks, kind).short
-                    known[chunks, kind] = replace(self._place(relieved(tasks, inf), kind), launched=waiting)
-                else:
-                    known[chunks, kind] = self._place(tasks, kind)
-            return known[chunks, kind]
+                alone = eased = self._place(tasks, kind)
+                if book.launched(chunks, kind):
+                    eased = replace(self._place(relieved(tasks, inf), kind), launched=alone.short)
+                known[chunks, kind] = alone, eased
+            return known[chunks, kind][beside]
 
         return placed
 
@@ -281,8 +286,8 @@ class Pricer:
         copied = layers_away(job, self.arch.layers + self.arch.mtp_layers + 1)
         # launches are counted otherwise where ranks meet in every pass (`Work`)
         waiting = in_step(job, groups.sizes), agreeing, in_pairs(job), setting["zero"] >= 2
-        passing = (*PASSING, "recompute_layers")
-        return (*_shaping(setting), *(setting[a] for a in passing), *crossings, copied, *waiting)
+        passing = (setting[axis] for axis in (*PASSING, "recompute_layers") if axis != PAIRING)
+        return (*_shaping(setting), *passing, *crossings, copied, *waiting)
 
     def _book(self, job: TrainingJob, shared: tuple[Any, ...]) -> PassBook:
         if shared not in self._books:

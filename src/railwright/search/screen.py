@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -25,13 +23,20 @@ from railwright.search.bound import (
 from railwright.search.ends import Ends, silent_ends
 from railwright.search.footprint import Footprint
 from railwright.search.laws import Floats, ends_of
-from railwright.search.pairs import Counts, passes, work
+from railwright.search.pairs import Passed, work
+from railwright.search.pairs import passes as ran_in_pairs
 from railwright.search.pricing import PASSING, Pricer
 from railwright.search.space import Block, apply
-from railwright.training.quick import KINDS
+from railwright.search.timed import (
+    chunk_kinds,
+    commonest,
+    paired_seconds,
+    seconds_one_by_one,
+    unit_counts,
+)
 from railwright.training.recompute import layers_again
 from railwright.training.route import Chunk, Kind, Route
-from railwright.training.schedule import FOLDED, SHARED, SPLIT, in_pairs, route_under, schedule
+from railwright.training.schedule import FOLDED, SHARED, SPLIT, in_pairs, route_under
 from railwright.training.stages import StageShape
 
 MARGIN = 1e-9
@@ -85,6 +90,21 @@ class Screen:
         found[wanted] = self._bounds(block, *self._laws(block, wanted), sends, silent=False, wanted=wanted)
         return found
 
+    def staged(self, block: Block, wanted: NDArray[np.bool_]) -> Floats:
+        """The same with the passes of the commonest stage as the training room runs them; 0 for classes not
+        wanted, and where that says little or nothing more. [s]
+
+        Of a pass alone laws are nearly all there is to know.  Copies of activations to the host are in no
+        class, and a stage may wait less for launches beside them.
+        """
+        found = np.zeros((wanted.size, *_ending(block)))
+        together = self.pricer.pairs(block) | (block.structure["schedule"] in SHARED)
+        copied = any("activations" in offload for offload in block.of("offload"))
+        if not copied and (asked := wanted & together).any():
+            laws, sends = self._laws(block, asked), self._sends(block)[asked]
+            found[asked] = self._bounds(block, *laws, sends, silent=False, wanted=asked, staged=True)
+        return found
+
     def _laws(self, block: Block, wanted: NDArray[np.bool_]) -> tuple[Floats, Floats]:
         """Laws of the classes wanted, and where parameters are sharded, so that no passes run in pairs."""
         laws = self.pricer.laws(block, wanted)[wanted]
@@ -99,16 +119,18 @@ class Screen:
         laws_sharded: Floats,
         sends: Floats,
         silent: bool,
-        wanted: NDArray[np.bool_] | slice = slice(None),
+        wanted: NDArray[np.bool_],
+        staged: bool = False,
     ) -> Floats:
         """(X, zero, overlap_dp, overlap_pp) bounds of classes with these laws, others where parameters are
         sharded. [s]
 
         sends   transfers between stages; silent  whether data-parallel communication is left out
+        staged  whether the passes of the commonest stage are placed, unless parameters are sharded
         """
         shapes, name = self.shapes(block), block.structure["schedule"]
         route = _route(block.structure)
-        kinds, kind_pv = _kinds(shapes)
+        kinds, kind_pv = chunk_kinds(shapes)
         counts, count = self._counts(block, kinds), self._microbatches(block)[wanted]
         pairs = self.pricer.pairs(block)[wanted]
 
@@ -131,37 +153,81 @@ class Screen:
         able = can_hide_sends(self.pricer.job, block.structure)
         first = block.at((0,) * len(block.choices))
         found = np.zeros((len(laws), len(zeros), len(dps), len(pps)))
+        nearer: dict[tuple[bool, bool, bool], Passes] = {}
+        known: dict[tuple[Any, ...], Floats] = {}
         for z, zero in enumerate(zeros):
             for d, overlap_dp in enumerate(dps):
                 setting = {**first, "zero": zero, "overlap_dp": overlap_dp}
                 ends, tied, mirror = self._ends_anywhere(setting, shapes, silent, block.of("offload"))
                 chosen = sharded if zero == 3 else usual
+                if staged and zero < 3:
+                    key = (zero == 2, overlap_dp, any(one.beside for one in ends))
+                    if key not in nearer:
+                        nearer[key] = self._nearer(block, usual, setting, key[-1], wanted)
+                    chosen = nearer[key]
                 for s, overlap_pp in enumerate(pps):
-                    seconds = step_time(chosen, ends, tied, mirror, overlap_dp, overlap_pp and able)
-                    found[:, z, d, s] = seconds * (1 - MARGIN)
+                    asked = (id(chosen), *ends, tied, mirror, overlap_dp, overlap_pp and able)
+                    if asked not in known:
+                        seconds = step_time(chosen, ends, tied, mirror, overlap_dp, overlap_pp and able)
+                        known[asked] = seconds * (1 - MARGIN)
+                    found[:, z, d, s] = known[asked]
         return found
+
+    def _nearer(
+        self,
+        block: Block,
+        passes: Passes,
+        setting: Mapping[str, Any],
+        disturbed: bool,
+        wanted: NDArray[np.bool_],
+    ) -> Passes:
+        """Passes of classes with those through the commonest stage's chunks as the training room runs them,
+        where two run at once.
+
+        setting  of what is no class; disturbed  data-parallel communication may run beside them
+        """
+        kinds, kind_pv = chunk_kinds(self.shapes(block))
+        common, pairs = commonest(kind_pv), self.pricer.pairs(block)[wanted]
+        alike = np.isin(kind_pv, common).all(1)
+        paired, each = passes.paired_xp, passes.each
+        together = None if paired is None else paired.copy()
+        seconds = None if each is None else each.seconds_dxpvk.copy()
+        sizes = [len(block.of(axis)) for axis in PASSING]
+        for n, x in enumerate(np.flatnonzero(wanted).tolist()):
+            place = zip(PASSING, np.unravel_index(x, sizes), strict=True)
+            timed = self.pricer.passes_of({**setting, **{a: block.of(a)[i] for a, i in place}})
+            count = int(passes.count_x[n])
+            if together is not None and pairs[n]:
+                ran = Passed(*(of[alike] for of in ran_in_pairs(*kind_pv.shape, count)))
+                exact = paired_seconds(timed, kinds, kind_pv[alike], ran, disturbed)
+                together[n, alike] = np.maximum(together[n, alike], exact)
+            if each is not None and seconds is not None:
+                units = unit_counts(passes.schedule, each.route, count)
+                exact = seconds_one_by_one(timed, kinds, kind_pv, units, common)
+                seconds[:, n] = np.maximum(seconds[:, n], exact)
+        if each is not None and seconds is not None:
+            each = OneByOne(each.route, seconds)
+        return replace(passes, paired_xp=together, each=each)
 
     def closer(self, block: Block, index: tuple[int, ...]) -> float:
         """The bound of one layout from its own passes as the training room runs them. [s]"""
         setting = block.at(index)
         shapes = self.shapes(block)
-        kinds, kind_pv = _kinds(shapes)
+        kinds, kind_pv = chunk_kinds(shapes)
         name, count = block.structure["schedule"], self._count(block, setting["micro_batch"])
-        route = _route(block.structure)
+        route, each, together = _route(block.structure), None, None
         ends, tied, mirror = self._ends(setting, shapes, silent=False)
         long, short, last, compute, launched = self._placed(setting, kinds)
-        known = Passes(
-            long,
-            short,
-            last,
-            compute,
-            kind_pv,
-            np.array([self.pricer.send(setting)]),
-            np.array([float(count)]),
-            name,
-            self._one_by_one(setting, shapes, count, route) if route is not None else None,
-            self._together(setting, shapes, count, any(one.beside for one in ends)),
-        )
+        timed = self.pricer.passes_of(setting)
+        if route is not None:
+            units = unit_counts(name, route, count)
+            each = OneByOne(route, seconds_one_by_one(timed, kinds, kind_pv, units)[:, None])
+        if in_pairs(apply(self.pricer.job, setting)):
+            ran = ran_in_pairs(*kind_pv.shape, count)
+            disturbed = any(one.beside for one in ends)
+            together = paired_seconds(timed, kinds, kind_pv, ran, disturbed)[None]
+        send, counts = np.array([self.pricer.send(setting)]), np.array([float(count)])
+        known = Passes(long, short, last, compute, kind_pv, send, counts, name, each, together)
         hidden = setting["overlap_pp"] and can_hide_sends(self.pricer.job, block.structure)
         seconds = step_time(known, ends, tied, mirror, setting["overlap_dp"], hidden)
         if name not in SHARED and known.paired_xp is None and (launched > short).any():
@@ -180,46 +246,6 @@ class Screen:
                 one = placed((chunk,), kind)
                 found[:, 0, which, g] = one.long, one.short, one.last, one.compute, one.launched
         return found
-
-    def _together(
-        self, setting: Mapping[str, Any], shapes: tuple[StageShape, ...], count: int, disturbed: bool
-    ) -> Floats | None:
-        """(1, p) seconds of all passes of one layout whose forwards and backwards run together; else None.
-
-        disturbed  data-parallel communication may run beside them
-        """
-        if not in_pairs(apply(self.pricer.job, setting)):
-            return None
-        placed = self.pricer.passes_of(setting)
-        ran = passes(len(shapes), len(shapes[0].chunks), count)
-        kinds, kind_pv = _kinds(shapes)
-        pair_pvv = kind_pv[:, :, None] * len(kinds) + kind_pv[:, None, :]
-
-        def seconds(chunks: tuple[Chunk, ...], kind: Kind) -> float:
-            one = placed(chunks, kind)
-            return one.short if disturbed else one.long
-
-        forward = _all_of(kind_pv, ran.forward_pv, lambda k: seconds((kinds[k],), "F"))
-        backward = _all_of(kind_pv, ran.backward_pv, lambda k: seconds((kinds[k],), "B"))
-        both = _all_of(
-            pair_pvv, ran.both_pvv, lambda k: seconds((kinds[k // len(kinds)], kinds[k % len(kinds)]), "FB")
-        )
-        return (forward + backward + both)[None]
-
-    def _one_by_one(
-        self, setting: Mapping[str, Any], shapes: tuple[StageShape, ...], count: int, route: Route
-    ) -> OneByOne:
-        """The passes of one layout, each as long as the training room says."""
-        units, placed = unit_counts(setting["schedule"], route, count), self.pricer.passes_of(setting)
-        kinds, kind_pv = _kinds(shapes)
-        seconds = np.zeros((2, 1, *units.shape))
-        for kind, k in KINDS.items():
-            # where two run side by side they are of the stage's two chunks
-            of = np.stack([kind_pv, kind_pv[:, ::-1]], -1)[..., : 2 if kind == "FB" else 1]
-            for chunks in np.unique(of[units[..., k] > 0], axis=0).tolist():
-                one = placed(tuple(kinds[g] for g in chunks), kind)
-                seconds[:, 0, (of == chunks).all(-1), k] = [[one.long], [one.short]]
-        return OneByOne(route, seconds)
 
     def _ends(
         self, setting: Mapping[str, Any], shapes: tuple[StageShape, ...], silent: bool
@@ -246,6 +272,8 @@ class Screen:
         parameters take longer on the GPU, which launches kernels for them."""
         places = {tuple(sorted({*offload} - {"activations"})): offload for offload in offloads}.values()
         found = [self._ends({**setting, "offload": offload}, shapes, silent) for offload in places]
+        if silent or len(found) == 1:
+            return found[0]
         _, tied, mirror = found[0]
         ends = [min(one, key=lambda e: e.optimizer) for one in zip(*(f[0] for f in found), strict=True)]
         return ends, tied, mirror
@@ -283,44 +311,6 @@ class Screen:
         return self.pricer.job.global_batch // (block.data * micro_batch)
 
 
-def _all_of(of: NDArray[np.int64], counts: Counts, seconds: Callable[[int], float]) -> Floats:
-    """(p,) seconds of all passes of each stage.
-
-    of  (p, ...) which of the passes there are each one is; it is asked for its time once, if it runs at all
-    """
-    each = np.zeros(of.shape)
-    for k in np.unique(of[counts > 0]).tolist():
-        each[of == k] = seconds(k)
-    found: Floats = (each * counts).reshape(len(of), -1).sum(1)
-    return found
-
-
-def unit_counts(schedule: str, route: Route, count: int) -> NDArray[np.int64]:
-    """(p, v, kind) passes of every stage by the chunk they run through, forward if both.
-
-    Where all are split every chunk has each of the three once per microbatch.  From 2 p microbatches on each
-    more adds one forward with a backward to every chunk and nothing else, two where they enter at both ends.
-    """
-    if schedule in SPLIT:
-        found = np.zeros((route.stages, route.chunks, len(KINDS)), np.int64)
-        found[..., [KINDS["F"], KINDS["I"], KINDS["W"]]] = count
-        return found
-    more = count - 2 * route.stages
-    found = _fewest_units(schedule, route.stages).copy()
-    found[:, :, KINDS["FB"]] += more // 2 if route.shape == "mirror" else more
-    return found
-
-
-@lru_cache(maxsize=64)
-def _fewest_units(name: str, stages: int) -> NDArray[np.int64]:
-    """The same of as few microbatches as passes that run side by side can have."""
-    found = np.zeros((stages, 2, len(KINDS)), np.int64)
-    for s, order in enumerate(schedule(stages, 2, 2 * stages, name)):
-        for (kind, chunk), n in Counter((u.kind, u.chunk) for u in order).items():
-            found[s, chunk, KINDS[kind]] = n
-    return found
-
-
 def _counted(name: str, route: Route, count_x: Floats) -> Floats:
     """(X, p, v, kind) passes of classes with these microbatches."""
     return np.array([unit_counts(name, route, int(count)) for count in count_x.tolist()], float)
@@ -336,10 +326,3 @@ def _route(structure: Mapping[str, Any]) -> Route | None:
 
 def _ending(block: Block) -> tuple[int, ...]:
     return tuple(len(block.of(axis)) for axis in ENDING)
-
-
-def _kinds(shapes: tuple[StageShape, ...]) -> tuple[list[Chunk], NDArray[np.int64]]:
-    """Every different chunk, and which of them each stage has at each place."""
-    known: dict[Chunk, int] = {}
-    places = [[known.setdefault(chunk, len(known)) for chunk in shape.chunks] for shape in shapes]
-    return list(known), np.array(places, np.int64)

@@ -46,23 +46,27 @@ def behind_launches(
     waits.  Inside a stretch the host runs ahead, also while the GPU waits for the network.  Where nothing of
     a stretch computes, its launches go beside all of its tasks; where it has none, behind everything.
     """
+    if not any(seconds):
+        return list(tasks)
     shares = _shares(tasks, stretch, seconds)
     found: list[Task] = []
     place: list[int] = []
-    launches: dict[int, int] = {}
-    computed, host, here = -1, None, None
+    launch: list[int] = []
+    computed, host, here = -1, -1, None
     for task, share, where in zip(tasks, shares, stretch, strict=True):
         after = [place[n] for n in task.after]
-        after += [launches[n] for n in task.after if n in launches]
-        if task.lane == "compute" and host is not None:
+        after += [launch[n] for n in task.after if launch[n] >= 0]
+        computes = task.lane == "compute"
+        if computes and host >= 0 and host not in after:
             after.append(host)
         place.append(len(found))
-        found.append(task.behind(tuple(dict.fromkeys(after))))
+        found.append(task.behind(tuple(after)))
+        launch.append(len(found) if share else -1)
         if share:
             waits = (computed,) if here is not None and where != here else ()
-            host = launches[len(place) - 1] = len(found)
+            host = len(found)
             found.append(Task("host", "launching", "launch", share, waits, task.layer))
-        if task.lane == "compute":
+        if computes:
             computed, here = place[-1], here if where is None else where
     missing = sum(s for n, s in enumerate(seconds) if n not in stretch)
     if missing > 0:
