@@ -30,7 +30,7 @@ GPUS = load_catalog().gpus
 SQUARES = {4096: 955.17, 8192: 1159.23, 16384: 1015.1, 32768: 1029.14}
 """Side of a square product in fp8 -> TFLOP/s on MI300X."""
 
-KERNELS_ALONE, LEFT_OUT, FITTED = (-0.145, 0.073), (0.019, 0.056), (0.015, 0.043)
+KERNELS_ALONE, LEFT_OUT, FITTED = (-0.147, 0.072), (0.022, 0.065), (0.006, 0.041)
 """Bias and spread of the steps' errors (docs/training/calibration.md, AMD's GPUs)."""
 
 
@@ -123,8 +123,8 @@ def test_steps_with_their_family_left_out() -> None:
     for errors, (bias, spread) in ((alone, KERNELS_ALONE), (left_out, LEFT_OUT), (fitted, FITTED)):
         assert mean(errors) == pytest.approx(bias, abs=0.005)
         assert pstdev(errors) == pytest.approx(spread, abs=0.005)
-    assert mean(map(abs, left_out)) == pytest.approx(0.046, abs=0.005)
-    assert mean(map(abs, fitted)) == pytest.approx(0.039, abs=0.005)
+    assert mean(map(abs, left_out)) == pytest.approx(0.056, abs=0.005)
+    assert mean(map(abs, fitted)) == pytest.approx(0.035, abs=0.005)
 
 
 def by_kernels_alone(record: dict[str, str]) -> float:

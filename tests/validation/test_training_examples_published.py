@@ -76,21 +76,21 @@ EAGER = ("rotary", "router")
 EXAMPLES = [
     Example("v25.05", "deepseek-v3", "H100", 1024, 8192,
             selective("mla_up_proj", pipeline=16, layers_per_stage=(3, *[4] * 14, 2), **NEMO),
-            52.04, -0.14, mtp=1, capacity=1.0, unfused=EAGER),
+            52.04, -0.16, mtp=1, capacity=1.0, unfused=EAGER),
     Example("v25.05.05", "deepseek-v3", "H100", 512, 4096,
             selective("mla_up_proj", pipeline=8, layers_per_stage=(7, *[8] * 6, 6), **NEMO),
-            48.948, -0.10, mtp=1, capacity=1.0, unfused=EAGER),
+            48.948, -0.12, mtp=1, capacity=1.0, unfused=EAGER),
     Example("v25.08", "deepseek-v3", "H100", 1024, 8192,
             selective("mla_up_proj", "mlp", "moe", pipeline=8, virtual_pipeline=2, expert=64),
-            36.189, 0.04, nodes=4, unfused=("router",), overlap=Overlap()),
+            36.189, 0.01, nodes=4, unfused=("router",), overlap=Overlap()),
     Example("v25.10", "deepseek-v3", "GB200", 256, 2048,
             selective("mla_up_proj", pipeline=4, virtual_pipeline=4, expert=64),
-            11.071, 0.13, mtp=1, capacity=1.0),
+            11.071, 0.09, mtp=1, capacity=1.0),
     # its expert all-to-alls do not look hidden: exposed, the step is 4 % too long
     Example("v25.12", "qwen3-235b-a22b", "H100", 256, 2048,
             Layout(tensor=2, sequence_parallel=True, pipeline=8, virtual_pipeline=4, expert=32,
                    expert_tensor=1),
-            25.532, -0.31, overlap=Overlap(ep=True)),
+            25.532, -0.32, overlap=Overlap(ep=True)),
 ]  # fmt: skip
 
 RACKS = Layout(pipeline=2, virtual_pipeline=12, expert=64, expert_tensor=1)
@@ -99,14 +99,14 @@ MAVERICK = [
     Example("v25.05", "llama-4-maverick", gpu, gpus, batch, layout, seconds, error, 8192, dtype, graphs,
             capacity=1.0, unfused=("router",))
     for gpu, gpus, batch, layout, dtype, graphs, seconds, error in (
-        ("GB200", 128, 1024, RACKS, "bf16", (), 7.781, -0.02),
-        ("GB200", 256, 2048, RACKS, "bf16", (), 7.859, -0.03),
-        ("GB200", 512, 4096, RACKS, "bf16", (), 7.992, -0.04),
+        ("GB200", 128, 1024, RACKS, "bf16", (), 7.781, -0.05),
+        ("GB200", 256, 2048, RACKS, "bf16", (), 7.859, -0.06),
+        ("GB200", 512, 4096, RACKS, "bf16", (), 7.992, -0.07),
         ("GB200", 128, 1024, RACKS, "fp8", (), 6.093, 0.03),
         ("GB200", 256, 2048, RACKS, "fp8", (), 6.223, 0.02),
         ("GB200", 512, 4096, RACKS, "fp8", (), 6.327, 0.01),
-        ("H100", 512, 1024, SERVERS, "bf16", (), 4.426, 0.07),
-        ("H100", 512, 1024, SERVERS, "fp8", ("attention", "router"), 3.855, 0.0),
+        ("H100", 512, 1024, SERVERS, "bf16", (), 4.426, 0.05),
+        ("H100", 512, 1024, SERVERS, "fp8", ("attention", "router"), 3.855, -0.03),
     )
 ]  # fmt: skip
 
