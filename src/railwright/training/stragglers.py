@@ -20,7 +20,10 @@ rare detours of milliseconds on one GPU alone, which decide once many GPUs meet.
 from __future__ import annotations
 
 from functools import cache
-from math import erfc, exp, expm1, log, log1p, pi, sqrt
+from math import erfc, exp, expm1, log, log1p, sqrt
+
+import numpy as np
+from scipy.special import erfcx, exp1
 
 from railwright.training.constants import constant
 
@@ -75,34 +78,16 @@ def _beyond(bound: float, deviation: float, mean: float) -> float:
     if deviation <= 0.0:
         return exp(-bound / mean)
     far = bound / deviation
-    short = (deviation / mean - far) / sqrt(2.0)
-    if (
-        short > 5.0
-    ):  # the exponential is short: erfc by the first two terms of its series, which would underflow
-        return exp(-far * far / 2.0) * (1.0 - 0.5 / (short * short)) / (2.0 * short * sqrt(pi))
-    return exp(short * short - far * far / 2.0) * 0.5 * erfc(short)
-
-
-EULER = 0.5772156649015329
-"""Euler's constant."""
-LARGE = 16.0
-"""From here on Ein(x) is Euler's constant and log x, to 1e-8."""
+    return exp(-far * far / 2.0) * 0.5 * float(erfcx((deviation / mean - far) / sqrt(2.0)))
 
 
 def _ein(x: float) -> float:
     """The entire exponential integral: of (1 - exp(-t)) / t from 0 to x.
 
     The mean of 1 + 1/2 + ... + 1/K where K is Poisson with mean x, and so of the largest of K exponentials of
-    mean 1.  By its series, whose terms cancel to 1e-9 where they are largest.
+    mean 1.
     """
-    if x >= LARGE:
-        return EULER + log(x)
-    total, term, k = 0.0, -1.0, 1
-    while abs(term) > 1e-15 or k < x:
-        term *= -x / k
-        total += term / k
-        k += 1
-    return total
+    return float(np.euler_gamma + log(x) + exp1(x)) if x > 0.0 else 0.0
 
 
 STEP = 0.01
