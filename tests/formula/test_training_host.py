@@ -220,7 +220,7 @@ def test_the_host_launches_on_while_activations_are_copied(
     away = {"offload": ("activations",), "offload_layers": layers}
     copied = changed(plain, layout=plain.layout.model_copy(update=away))
     steps = [
-        simulate(one, DENSE, machine(), predict=priced(0.0), kernel=lambda _: seconds)
+        simulate(one, DENSE, machine(), predict=priced(0.0), kernel=lambda _: seconds, pace=Pace(host=7.94))
         for one in (plain, copied)
     ]
     waited = [step.exposed("host") for step in steps]

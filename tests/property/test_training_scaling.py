@@ -1,7 +1,10 @@
 """A machine whose every rate is twice as high takes half the time, to the last digit: nothing in a step is a
-constant of ours but what the host launches.  All kinds of layers, shardings, schedules and recomputation."""
+constant of ours but what the host launches and the detours of a pass (`stragglers`).  All kinds of layers,
+shardings, schedules and recomputation."""
 
 from __future__ import annotations
+
+from unittest.mock import patch
 
 import pytest
 from hypothesis import assume, given, settings
@@ -13,6 +16,7 @@ from railwright.spec.training import Overlap, TrainingJob
 from railwright.training import simulate
 from railwright.training.eras import Pace
 from railwright.training.result import StepResult
+from railwright.training.stragglers import largest_normal
 from training_cases import (
     BLOCKS,
     DELTA,
@@ -65,13 +69,17 @@ def jobs(draw: st.DrawFn) -> tuple[TrainingJob, Transformer]:
 
 
 def stepped(one: TrainingJob, arch: Transformer, rate: float) -> StepResult:
-    """On a machine `rate` times as fast."""
+    """On a machine `rate` times as fast, without detours."""
 
     def kernel(operator: Operator) -> float:
         return roofline(operator) / rate
 
+    def wait(groups: int, gpus: int, seconds: float, deviation: float) -> float:
+        return deviation * largest_normal(groups)[0]
+
     predict = priced(50e9 * rate, 20e-6 / rate)
-    return simulate(one, arch, machine(4), predict=predict, kernel=kernel, pace=Pace())
+    with patch("railwright.training.lockstep.pass_wait", wait):
+        return simulate(one, arch, machine(4), predict=predict, kernel=kernel, pace=Pace())
 
 
 @settings(max_examples=120, deadline=None)
