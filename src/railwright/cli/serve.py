@@ -54,7 +54,6 @@ def serve(
     TTFT, time per token and their percentiles, tokens a second, whether the SLO is kept, where the time goes
     and whether the network is in the way.
     """
-    from railwright.catalog import find, load_catalog
     from railwright.export.files import refuse_existing
     from railwright.measure.study_machine import study_machine
     from railwright.model import load_model
@@ -63,7 +62,6 @@ def serve(
     refuse_existing([file for file in (as_json, timeline) if file is not None])
     asked = open_study(study)
     chosen = _job(asked, job, study)
-    find(load_catalog(asked.catalog).servers, asked.cluster.server)
     arch = load_model(chosen.model)
     machine = study_machine(asked)
     folder = Path(study).parent if Path(study).exists() else None

@@ -102,8 +102,7 @@ def collective(
             "filling and draining the pipeline of chunks",
         ),
     )
-    carried = size * rule.wire(protocol) / usable_share(family, profile)
-    slot = carried * wires.slot * group.lane / group.usable_lane
+    slot = size * rule.wire(protocol) / usable * wires.slot * group.lane / group.usable_lane
     return Cost(algorithm, protocol, family, terms, filling, slot, hidden)
 
 

@@ -45,8 +45,8 @@ def _table(arch: Transformer, rows: int, tp: int, added: float, name: str = "emb
     elements = float(h * (padded_vocabulary(arch.vocab, tp, arch.vocab_multiple) // tp))
 
     def gradient(moved: float, launches: int) -> Operator:
-        label, phase = f"{name}, weight gradient", "backward_weight"
-        return Operator(label, "memory", 0.0, moved, "bf16", phase=phase, launches=launches)  # type: ignore[arg-type]
+        label = f"{name}, weight gradient"
+        return Operator(label, "memory", 0.0, moved, "bf16", phase="backward_weight", launches=launches)
 
     made = [gradient(ELEMENT * elements + rows * h * (2 * ELEMENT + 2 * GRADIENT), 3)]
     made += [gradient(added * elements, 1)] if added else []

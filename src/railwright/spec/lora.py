@@ -29,7 +29,6 @@ class Lora(Section):
         default="pre",
         description="what dropout falls on: the adapter's input, or its result (NeMo, Megatron-Bridge)",
     )
-
     frozen_dtype: Literal["fp32", "bf16"] | None = Field(
         default=None,
         description="type of FSDP's shards of frozen weights: bf16 as torchtune and Hugging Face's Trainer "

@@ -167,7 +167,7 @@ class Blocks:
         self._block_backward(chain, f"{mixer} backward", mixer, attention, own, gathered)
         if result_first:
             for width in gathered_again(attention, self.widths) if self.exchange.again else ():
-                chain.communicate(self.exchange.gathering(AGAIN, width, self.exchange.gathers.again))
+                chain.communicate(self.exchange.gathering(AGAIN, width, self.exchange.again))
             self.compute(chain, LAST_WEIGHTS, mixer, sum(c.weight for c in attention))
 
     def _shared(
@@ -239,9 +239,8 @@ class Blocks:
             if column.product.name in PROJECTIONS:
                 self.compute(chain, name, kind, gradients_of([column.product], whole))
             else:
-                share = self.exchange.gathers.again
                 again = self.exchange.again
-                self.column_backward(chain, name, kind, column.product, whole, column.width, share, again)
+                self.column_backward(chain, name, kind, column.product, whole, again, column.width)
             self.compute(chain, name, kind, gradients_of(column.before, whole))
 
     def column_backward(
@@ -251,27 +250,26 @@ class Blocks:
         kind: str,
         cost: Cost,
         whole: bool,
+        again: float,
         width: int | None = None,
-        share: float = 1.0,
-        gathers: bool = False,
     ) -> None:
         """Gradients of a column-parallel product: gather its input again, reduce its input gradient.
 
-        width    of its input, where it is not the hidden width
-        share    of 16 bits in which it is gathered; gathers  whether it is
+        again  share of 16 bits in which its input is gathered again; 0: it is not
+        width  of its input, where it is not the hidden width
         Only a weight gradient needs the input again.
         Source: Megatron-LM, core/tensor_parallel/layers.py, LinearWithGradAccumulationAndAsyncCommunication;
         megatron/mpu/layers.py, ColumnParallelLinearWithAsyncAllreduce, since September 2021 (16c90445).
         """
         weight = cost.weight if whole else 0.0
-        again = NOTHING
-        if gathers and whole and cost.learns and cost.name not in STAYING:
-            again = self.exchange.gathering(AGAIN, width, share)
+        gathering = NOTHING
+        if again and whole and cost.learns and cost.name not in STAYING:
+            gathering = self.exchange.gathering(AGAIN, width, again)
         if self.beside:
-            chain.beside(again, name, kind, cost.input)
+            chain.beside(gathering, name, kind, cost.input)
             chain.beside(self.exchange.reduction(width), name, kind, weight)
             return
-        chain.communicate(again)
+        chain.communicate(gathering)
         self.compute(chain, name, kind, cost.input)
         chain.communicate(self.exchange.reduction(width))
         self.compute(chain, name, kind, weight)

@@ -23,7 +23,7 @@ from railwright.training.communication import (
     routed_size,
 )
 from railwright.training.eras import era_of
-from railwright.training.gathers import gathers_again, gathers_of
+from railwright.training.gathers import gathers_again, gathers_of, head_gathers
 from railwright.training.lanes import PASSED_ON
 from railwright.training.narrow import scaling_of
 
@@ -35,7 +35,11 @@ RECEIVED = "pp gather"
 
 
 class Exchange:
-    """Collectives of one microbatch."""
+    """Collectives of one microbatch.
+
+    again, head_again, joining_again  share of 16 bits in which inputs of layers, of the head, and of what
+        joins two for an extra prediction are gathered again for weight gradients; 0: they are not
+    """
 
     def __init__(self, job: TrainingJob, arch: Transformer, prices: Prices) -> None:
         self.job, self.arch, self.prices = job, arch, prices
@@ -45,8 +49,10 @@ class Exchange:
         self.inside = job.layout.expert_cut
         self.size = activation_size(job, arch)
         self.gathers = gathers_of(job)
-        self.again = self.sp and gathers_again(job)
-        self.head_again = self.sp and gathers_again(job, of_head=True)
+        layers, head = (self.sp and gathers_again(job, of_head) for of_head in (False, True))
+        self.again = self.gathers.again if layers else 0.0
+        self.joining_again = self.gathers.again if head else 0.0
+        self.head_again = head_gathers(job).again if head else 0.0
 
     def gathering(self, purpose: str = "tp all-gather", width: int | None = None, share: float = 1.0) -> Comm:
         """Hidden states of all tensor ranks, before a column-parallel product under sp.

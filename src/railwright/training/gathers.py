@@ -45,6 +45,7 @@ WHOLE = Gathers()
 """All in 16 bits."""
 
 ONE_SCALE = Gathers(1 / ELEMENT, 1 / ELEMENT, 1 / ELEMENT)
+"""One byte an element."""
 FOUR_BITS = (4 / 8 + 1 / 16) / ELEMENT
 """NVFP4: half a byte, and a scale of one per 16 elements."""
 

@@ -60,21 +60,18 @@ def head_forward(chain: Chain, blocks: Blocks, found: Sequence[Cost]) -> None:
 
 def head_backward(chain: Chain, blocks: Blocks, found: Sequence[Cost], whole: bool) -> None:
     """Backwards through `head_forward`; `whole` says whether weight gradients are computed too."""
-    exchange, share = blocks.exchange, head_gathers(blocks.job).again
-    name = f"{NAME} backward"
+    exchange, name = blocks.exchange, f"{NAME} backward"
     for joining, own in reversed(list(parts_of(found))):
         pre, first, rest = head_split(own)
         blocks.compute(chain, name, KIND, gradients_of(rest, whole))
-        again = exchange.head_again
-        blocks.column_backward(chain, name, KIND, first, whole, share=share, gathers=again)
+        blocks.column_backward(chain, name, KIND, first, whole, exchange.head_again)
         blocks.compute(chain, name, KIND, gradients_of(pre, whole))
         if not joining:
             continue
         if exchange.sp:
             chain.communicate(exchange.gathering())
         projection, width = joining.projection, 2 * exchange.arch.hidden
-        share_again = exchange.gathers.again
-        blocks.column_backward(chain, name, KIND, projection, whole, width, share_again, again)
+        blocks.column_backward(chain, name, KIND, projection, whole, exchange.joining_again, width)
         blocks.compute(chain, name, KIND, gradients_of([joining.norms], whole))
         if exchange.sp and not blocks.job.lora:
             chain.communicate(exchange.gathering())
@@ -83,10 +80,11 @@ def head_backward(chain: Chain, blocks: Blocks, found: Sequence[Cost], whole: bo
 
 def gathered_for_weights(blocks: Blocks, found: Sequence[Cost]) -> Iterator[tuple[int | None, float]]:
     """Width (None: hidden) and share of 16 bits of what the head's weight gradients gather again."""
-    if not blocks.exchange.head_again:
+    exchange = blocks.exchange
+    if not exchange.head_again:
         return
     for joining, own in parts_of(found):
         if joining and joining.projection.learns:
-            yield 2 * blocks.exchange.arch.hidden, blocks.exchange.gathers.again
+            yield 2 * exchange.arch.hidden, exchange.joining_again
         if any(cost.learns for cost in own):
-            yield None, head_gathers(blocks.job).again
+            yield None, exchange.head_again

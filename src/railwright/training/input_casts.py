@@ -27,6 +27,7 @@ from railwright.training.gathers import WHOLE, gathers_of
 from railwright.training.sizes import sequence_ranks
 
 DTYPES = ("fp8", "mxfp8")
+"""Formats whose casts these are."""
 
 CAST = (
     *("query projection", "query down", "key/value down"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from railwright.catalog.parts import Gpu
 from railwright.errors import PlanError
@@ -62,31 +62,54 @@ def published_pace(arch: Transformer, gpu: Gpu, dtype: str, sequence: int = SEQU
     Raises PlanError for a width of products that no published run has.
     """
     family = family_of("moe" if arch.is_moe else "dense", gpu.name, dtype)
-    kind, width, peak = family.split()[0], width_of(dtype), job_peak(gpu, dtype)
-    steps = kept(gpu.name, dtype) if arch.is_moe else None
-    own = steps.own if steps else family in _mfu()
-    row = None if arch.is_moe else _mfu().get(family) or _mfu().get(f"{kind} {width}")
-    if steps:
-        over, share, source = kernel_share(arch, sequence, gpu, dtype), Range(*steps[:3]), steps.source
-        source += f", of which {arch.name} reaches {over:.0%} of the dense peak here"
-    elif row:
-        over = 1.0 if own else kernels_over(arch, sequence, gpu, dtype, row["series"])
-        share, source = Range(float(row["low"]), float(row["middle"]), float(row["high"])), str(row["source"])
-        source = source if own else _scaled(over, source)
-    else:
+    reached = (_of_mixtures if arch.is_moe else _of_dense)(arch, gpu, dtype, sequence)
+    if reached is None:
         raise PlanError(
-            f"No published runs of {kind} models in {width} to take a utilisation from; "
-            "give a study with a layout instead, whose step is predicted."
+            f"No published runs of {family.split()[0]} models in {width_of(dtype)} to take a utilisation "
+            "from; give a study with a layout instead, whose step is predicted."
         )
-    if own:
-        return Throughput(share.times(over * peak), source)
-    low, middle, high = share.times(over).ends
+    peak = job_peak(gpu, dtype)
+    if reached.own:
+        return Throughput(reached.share.times(peak), reached.source)
+    low, middle, high = reached.share.ends
     if model_of(gpu.name) not in MEASURED:
         band = error_band(family, "")
         low, high = low / band.high, high / band.low
     most = kernel_share(arch, sequence, gpu, dtype)
-    reached = Range(*(min(one, most) for one in (low, middle, high)))
-    return Throughput(reached.times(peak), _borrowed(family, gpu, source))
+    share = Range(*(min(one, most) for one in (low, middle, high)))
+    return Throughput(share.times(peak), _borrowed(family, gpu, reached.source))
+
+
+class _Reached(NamedTuple):
+    """Share of a GPU's dense peak that published steps reach, or would reach there.
+
+    own  whether they ran on that GPU
+    """
+
+    share: Range
+    own: bool
+    source: str
+
+
+def _of_mixtures(arch: Transformer, gpu: Gpu, dtype: str, sequence: int) -> _Reached | None:
+    steps = kept(gpu.name, dtype)
+    if steps is None:
+        return None
+    over = kernel_share(arch, sequence, gpu, dtype)
+    source = f"{steps.source}, of which {arch.name} reaches {over:.0%} of the dense peak here"
+    return _Reached(Range(steps.low, steps.middle, steps.high).times(over), steps.own, source)
+
+
+def _of_dense(arch: Transformer, gpu: Gpu, dtype: str, sequence: int) -> _Reached | None:
+    own = _mfu().get(family_of("dense", gpu.name, dtype))
+    row = own or _mfu().get(f"dense {width_of(dtype)}")
+    if row is None:
+        return None
+    share, source = Range(float(row["low"]), float(row["middle"]), float(row["high"])), str(row["source"])
+    if own:
+        return _Reached(share, True, source)
+    over = kernels_over(arch, sequence, gpu, dtype, row["series"])
+    return _Reached(share.times(over), False, _scaled(over, source))
 
 
 def above_published(arch: Transformer, gpu: Gpu, dtype: str, mfu: float, sequence: int = SEQUENCE) -> str:

@@ -54,7 +54,7 @@ def weight_gradients(
         seconds = sum(c.weight for c in found)
         again: Iterable[tuple[int | None, float]] = of_head if kind == "head" else ()
         if exchange.again and kind not in ("grouped", "head"):
-            again = [(width, exchange.gathers.again) for width in gathered_again(found, widths)]
+            again = [(width, exchange.again) for width in gathered_again(found, widths)]
         for width, share in again:
             chain.communicate(exchange.gathering(AGAIN, width, share))
         chain.compute(name, "experts" if kind == "grouped" else kind, seconds)
