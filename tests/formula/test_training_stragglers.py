@@ -95,7 +95,7 @@ def test_many_detours_lengthen_a_pass_by_the_logarithm_of_their_number() -> None
 
 
 def test_the_wait_has_no_jump_where_its_formula_changes() -> None:
-    # deviations at which the series of the complementary error function takes over, and far beyond
+    # from deviations far below the length of a detour to far beyond
     deviations = np.geomspace(1e-5, 1.0, 4000)
     waits = np.array([pass_wait(64, 4, 0.2, one) for one in deviations])
     assert (np.diff(waits) > 0).all()
