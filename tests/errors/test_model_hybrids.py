@@ -5,7 +5,7 @@ import json
 import pytest
 
 from railwright.errors import PlanError, SpecError
-from railwright.model import layer_operators, load_model, parse_config
+from railwright.model import Cut, layer_operators, load_model, parse_config
 
 SIZES = {
     "hidden_size": 256,
@@ -114,13 +114,13 @@ def test_what_is_wrong_is_said_once(config, field):
 def test_tensor_parallelism_wants_whole_heads_and_whole_groups():
     arch = read(NEMOTRON)
     with pytest.raises(PlanError, match=r"tensor parallel 8 does not divide the 4 heads of keys.*: 1, 2, 4"):
-        layer_operators(arch, "linear", 8, 8, tp=8)
+        layer_operators(arch, "linear", 8, 8, Cut(tp=8))
 
 
 @pytest.mark.parametrize("config", [MINIMAX, KIMI])
 def test_linear_attention_is_cut_over_no_tensor_ranks(config):
     with pytest.raises(PlanError, match=r"tensor parallel 2 cannot cut the linear layers.*; use 1, with"):
-        layer_operators(read(config), "linear moe", 8, 8, tp=2)
+        layer_operators(read(config), "linear moe", 8, 8, Cut(tp=2))
 
 
 def test_a_layer_that_a_model_does_not_have_is_refused():

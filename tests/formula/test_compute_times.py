@@ -9,7 +9,7 @@ from railwright import catalog
 from railwright.compute import constants, efficiency_source, kernel_time, kernel_times, profile_of
 from railwright.compute.time import UNALIGNED, peak_rate
 from railwright.errors import PlanError
-from railwright.model import Operator, layer_operators, load_model, optimizer_operators
+from railwright.model import Cut, Operator, layer_operators, load_model, optimizer_operators
 
 GPUS = catalog.load_catalog().gpus
 H100 = catalog.find(GPUS, "h100-sxm")
@@ -120,7 +120,7 @@ def test_grouped_gemm_launches_four_experts_at_a_time():
 
 
 def test_a_sum_is_the_sum():
-    ops = layer_operators(MIXTRAL, "moe", 4096, 4096, ep=8).forward
+    ops = layer_operators(MIXTRAL, "moe", 4096, 4096, Cut(ep=8)).forward
     assert kernel_times(ops, H100) == pytest.approx(sum(kernel_time(op, H100) for op in ops))
 
 

@@ -7,6 +7,7 @@ import pytest
 from model_configs import kept_bytes
 from railwright.errors import PlanError
 from railwright.model import (
+    Cut,
     head_activation_bytes,
     layer_activations,
     layer_gradient_bytes,
@@ -19,8 +20,9 @@ GPT = load_model("gpt-3-175b")
 TRILLION = replace(GPT, layers=128, hidden=25600, heads=160, kv_heads=160, head_dim=160, ffn=102400)
 
 
-def korthikanti(arch, **kwargs):
-    return kept_bytes(arch, "dense", 2048, 2048, attention="unfused", dropout=0.1, **kwargs)
+def korthikanti(arch, tp=1, sequence_parallel=False, **kwargs):
+    cut = Cut(tp, sequence_parallel, attention="unfused")
+    return kept_bytes(arch, "dense", 2048, 2048, cut, dropout=0.1, **kwargs)
 
 
 @pytest.mark.parametrize("arch", [GPT, TRILLION])
@@ -56,7 +58,7 @@ def test_flash_attention_replaces_the_scores_by_one_number_per_head_and_row():
     # per row and head 5*s bytes of scores, softmax and mask become one fp32 log-sum-exp
     rows = sequence = 2048
     flash = kept_bytes(GPT, "dense", rows, sequence)
-    unfused = kept_bytes(GPT, "dense", rows, sequence, attention="unfused")
+    unfused = kept_bytes(GPT, "dense", rows, sequence, Cut(attention="unfused"))
     assert unfused - flash == rows * GPT.heads * (5 * sequence - 4)
 
 
@@ -74,7 +76,7 @@ def test_a_mixtral_layer_by_hand():
     attention = 4 * 4096 + 4 * 4096 + 4 * 1024 + 4 * 32
     experts = 4 * 4096 + 8 * 8 + 2 * (2 * 4096 + 6 * 14336)
     arch = load_model("mixtral-8x7b")
-    assert kept_bytes(arch, "moe", 1, 4096, ep=8) == attention + experts
+    assert kept_bytes(arch, "moe", 1, 4096, Cut(ep=8)) == attention + experts
 
 
 def test_latent_attention_by_hand():
@@ -87,8 +89,8 @@ def test_latent_attention_by_hand():
 
 def test_the_busiest_gpu_keeps_more():
     arch = load_model("mixtral-8x7b")
-    even = kept_bytes(arch, "moe", 4096, 4096, ep=8)
-    worst = kept_bytes(arch, "moe", 4096, 4096, ep=8, imbalance=1.5)
+    even = kept_bytes(arch, "moe", 4096, 4096, Cut(ep=8))
+    worst = kept_bytes(arch, "moe", 4096, 4096, Cut(ep=8, imbalance=1.5))
     assert worst - even == pytest.approx(0.5 * 4096 * 2 * (2 * 4096 + 6 * 14336))
 
 
@@ -125,8 +127,8 @@ def test_a_llama_layer_in_narrow_formats_by_hand(dtype, byte):
 )
 def test_recomputing_a_part_drops_its_tensors(module, layer, gone):
     arch = load_model("deepseek-v3")
-    none = kept_bytes(arch, layer, 1, 4096, ep=8)
-    some = kept_bytes(arch, layer, 1, 4096, ep=8, recompute="selective", modules=(module,))
+    none = kept_bytes(arch, layer, 1, 4096, Cut(ep=8))
+    some = kept_bytes(arch, layer, 1, 4096, Cut(ep=8), recompute="selective", modules=(module,))
     assert none - some == gone
 
 
@@ -150,7 +152,7 @@ def test_every_second_product_by_hand():
         layer_activations(load_model("mixtral-8x7b"), "moe", 1, 4096, recompute="selective", modules=("ops",))
     # scores that are not fused stay, 5 bytes for each of a row's with its sequence, as without recomputation
     scores = [
-        layer_activations(arch, "dense", 1, 8192, recompute=how, modules=("ops",), attention="unfused")
+        layer_activations(arch, "dense", 1, 8192, Cut(attention="unfused"), recompute=how, modules=("ops",))
         for how in ("selective", "none")
     ]
     assert [kept["attention scores"] for kept in scores] == [5 * arch.heads * 8192] * 2
@@ -170,12 +172,12 @@ def test_gradients_before_narrow_experts_by_hand():
     arch = load_model("deepseek-v3")
     rows = 8 * 2 * (2 * 7168)
     assert layer_gradient_bytes(arch, "moe", 1) == 2 * 7168 + rows
-    assert layer_gradient_bytes(arch, "moe", 1, tp=8, sequence_parallel=True) == 2 * 7168 / 8 + rows
-    assert layer_gradient_bytes(arch, "moe", 1, imbalance=1.5) == 2 * 7168 + 1.5 * rows
+    assert layer_gradient_bytes(arch, "moe", 1, Cut(tp=8, sequence_parallel=True)) == 2 * 7168 / 8 + rows
+    assert layer_gradient_bytes(arch, "moe", 1, Cut(imbalance=1.5)) == 2 * 7168 + 1.5 * rows
     # Mixtral's are wide
     arch = load_model("mixtral-8x7b")
     assert layer_gradient_bytes(arch, "moe", 1) == 2 * 4096 + 2 * (2 * 4096 + 4 * 14336)
-    assert layer_gradient_bytes(arch, "moe", 1, imbalance=1.5) == 2 * 4096 + 3 * (2 * 4096 + 4 * 14336)
+    assert layer_gradient_bytes(arch, "moe", 1, Cut(imbalance=1.5)) == 2 * 4096 + 3 * (2 * 4096 + 4 * 14336)
 
 
 @pytest.mark.parametrize(("loss", "logit"), [("fused", 2), ("unfused", 4), ("eager", 12), ("eager, cut", 16)])

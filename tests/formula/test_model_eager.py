@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from railwright.model import head_operators, layer_operators, load_model
+from railwright.model import Cut, head_operators, layer_operators, load_model
 from railwright.model.architecture import Operator
 from railwright.model.eager import BIASED, EAGER_CHOICE, FUSED_CHOICE, GROUPED, LATENT_JOINS, TURN_LAUNCHES
 from railwright.spec.training import TrainingJob
@@ -27,7 +27,7 @@ def named(operators: tuple[Operator, ...], name: str) -> Operator:
 
 
 def rotary(model: object, **how: object) -> tuple[Operator, Operator]:
-    layer = layer_operators(model, "dense", ROWS, ROWS, **how)  # type: ignore[arg-type]
+    layer = layer_operators(model, "dense", ROWS, ROWS, Cut(**how))  # type: ignore[arg-type]
     return named(layer.forward, "rotary"), named(layer.backward_input, "rotary, backward")
 
 
@@ -61,7 +61,7 @@ def test_the_choice_of_experts_launches_more_by_groups_and_with_a_bias() -> None
     counts = {}
     for model in (QWEN, V2, V3):
         for unfused in ((), ("router",)):
-            layer = layer_operators(model, "moe", ROWS, ROWS, unfused=unfused)  # type: ignore[arg-type]
+            layer = layer_operators(model, "moe", ROWS, ROWS, Cut(unfused=unfused))  # type: ignore[arg-type]
             counts[model.name, unfused] = named(layer.forward, "expert choice").launches
     assert {counts[m.name, ()] for m in (QWEN, V2, V3)} == {FUSED_CHOICE[0]}
     assert counts[QWEN.name, ("router",)] == EAGER_CHOICE[0]
@@ -70,7 +70,9 @@ def test_the_choice_of_experts_launches_more_by_groups_and_with_a_bias() -> None
 
 
 def test_what_is_not_fused_changes_nothing_else() -> None:
-    plain, eager = (layer_operators(V3, "moe", ROWS, ROWS, unfused=u) for u in ((), ("rotary", "router")))
+    plain, eager = (
+        layer_operators(V3, "moe", ROWS, ROWS, Cut(unfused=u)) for u in ((), ("rotary", "router"))
+    )
     changed = {a.name for a, b in zip(plain.forward, eager.forward, strict=True) if a != b}
     assert changed == {"rotary", "expert choice"}
     assert plain.backward_weight == eager.backward_weight
@@ -91,7 +93,7 @@ def test_passes_over_the_logits() -> None:
 def test_the_host_pays_one_operation_for_each_eager_kernel_and_its_factor_for_the_call() -> None:
     operation = constant("host_operation_seconds")
     fused, eager = (
-        launch_times(layer_operators(LLAMA, "dense", ROWS, ROWS, unfused=u), H100, factor=6.0)
+        launch_times(layer_operators(LLAMA, "dense", ROWS, ROWS, Cut(unfused=u)), H100, factor=6.0)
         for u in ((), ("rotary",))
     )
     assert eager.forward - fused.forward == pytest.approx((2 * TURN_LAUNCHES[0] - 1) * operation)
@@ -133,7 +135,7 @@ def test_megatron_turns_yarns_queries_with_kernels_that_are_not_fused() -> None:
 
 def test_models_without_rotary_positions_have_nothing_to_fuse() -> None:
     bare = replace(LLAMA, position_embeddings=2048)
-    names = [op.name for op in layer_operators(bare, "dense", ROWS, ROWS, unfused=("rotary",)).forward]
+    names = [op.name for op in layer_operators(bare, "dense", ROWS, ROWS, Cut(unfused=("rotary",))).forward]
     assert "rotary" not in names
 
 
@@ -145,7 +147,7 @@ def test_a_squared_relu_is_two_kernels_forward_and_four_backward(name: str) -> N
     kind = "mlp" if name == "nemotron-h-56b" else "experts" if "nano" in name else "dense"
 
     def kernels(*unfused: str) -> tuple[Operator, Operator]:
-        layer = layer_operators(model, kind, ROWS, ROWS, unfused=unfused)  # type: ignore[arg-type]
+        layer = layer_operators(model, kind, ROWS, ROWS, Cut(unfused=unfused))  # type: ignore[arg-type]
         return tuple(
             next(op for op in operators if "activation" in op.name)
             for operators in (layer.forward, layer.backward_input)
@@ -160,5 +162,7 @@ def test_a_squared_relu_is_two_kernels_forward_and_four_backward(name: str) -> N
 
 def test_a_gelu_without_a_gate_is_one_kernel_anyway() -> None:
     plain = replace(LLAMA, gated=False)
-    one, other = (layer_operators(plain, "dense", ROWS, ROWS, unfused=how) for how in ((), ("activation",)))
+    one, other = (
+        layer_operators(plain, "dense", ROWS, ROWS, Cut(unfused=how)) for how in ((), ("activation",))
+    )
     assert one == other

@@ -8,6 +8,7 @@ import pytest
 
 from railwright.errors import PlanError, SpecError
 from railwright.model import (
+    Cut,
     count_parameters,
     flops_per_token,
     layer_activations,
@@ -41,7 +42,7 @@ def by_name(operators):
 @pytest.mark.parametrize(("arch", "gates"), WIDTHS)
 def test_gates_are_more_columns_of_one_product(arch, gates):
     # 8192 rows; 4096 inputs; (32 + 2*8) heads of 128 and the gates over 2 GPUs
-    ops = by_name(layer_operators(arch, "dense", 8192, 8192, tp=2).forward)
+    ops = by_name(layer_operators(arch, "dense", 8192, 8192, Cut(tp=2)).forward)
     product = ops["qkv projection"]
     assert (product.m, product.n, product.k) == (8192, (48 * 128 + gates) // 2, 4096)
     assert count_parameters(arch).total - count_parameters(PLAIN).total == 32 * 4096 * gates
@@ -57,7 +58,7 @@ def test_a_bias_per_head_is_counted():
 @pytest.mark.parametrize(("arch", "gates"), WIDTHS)
 def test_one_kernel_each_way_multiplies_them(arch, gates):
     # forward output and gates in, product out; backward gradient, output and gates in, two gradients out
-    layer = layer_operators(arch, "dense", 8192, 8192, tp=4)
+    layer = layer_operators(arch, "dense", 8192, 8192, Cut(tp=4))
     names = [op.name for op in layer.forward]
     at = names.index("output gate")
     assert names[at - 1 : at + 2] == ["core attention", "output gate", "output projection"]
@@ -70,8 +71,8 @@ def test_one_kernel_each_way_multiplies_them(arch, gates):
 @pytest.mark.parametrize(("arch", "gates"), WIDTHS)
 @pytest.mark.parametrize(("dtype", "keep"), [("bf16", 2.0), ("fp8", 1.0)])
 def test_output_gates_and_product_are_kept(arch, gates, dtype, keep):
-    kept = layer_activations(arch, "dense", 8192, 8192, tp=2, dtype=dtype)
-    plain = layer_activations(PLAIN, "dense", 8192, 8192, tp=2, dtype=dtype)
+    kept = layer_activations(arch, "dense", 8192, 8192, Cut(tp=2), dtype=dtype)
+    plain = layer_activations(PLAIN, "dense", 8192, 8192, Cut(tp=2), dtype=dtype)
     assert kept["attention gates"] == 2 * 8192 * gates / 2
     assert kept["attention output"] == 2 * 8192 * 2048
     assert kept["gated output"] == keep * 8192 * 2048

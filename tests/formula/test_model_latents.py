@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from railwright.model import (
+    Cut,
     count_parameters,
     flops_per_token,
     layer_activations,
@@ -40,7 +41,7 @@ def test_parameters_of_a_layer_add_up() -> None:
     count = count_parameters(SUPER)
     assert count.expert == 2 * width * f
     assert count.router + count.shared == own
-    held = layer_parameters(SUPER, "experts", tp=2, ep=8, expert_tp=1)
+    held = layer_parameters(SUPER, "experts", Cut(tp=2, ep=8, expert_tp=1))
     # every tensor rank has the router, its bias, both products and the norm whole
     assert held.dense == h + h * (512 + 2 * width) + 512 + h * 5376
     assert held.expert == 64 * 2 * width * f
@@ -51,7 +52,7 @@ def test_parameters_of_a_layer_add_up() -> None:
 def test_products_to_latents_run_on_a_ranks_own_rows() -> None:
     """moe_layer.py: fc1_latent_proj behind the router, in front of the dispatch; fc2_latent_proj behind the
     combine; both duplicated over tensor ranks, under sequence parallelism on the rows of each."""
-    ops = layer_operators(LATENTS, "moe", ROWS, ROWS, tp=2, sequence_parallel=True, ep=4).forward
+    ops = layer_operators(LATENTS, "moe", ROWS, ROWS, Cut(tp=2, sequence_parallel=True, ep=4)).forward
     names = [op.name for op in ops]
     down, up = (next(op for op in ops if op.name == name) for name in PRODUCTS)
     assert (down.m, down.n, down.k) == (ROWS // 2, 256, 1024)

@@ -9,6 +9,7 @@ import pytest
 from railwright.catalog import load_catalog
 from railwright.compute import kernel_time
 from railwright.model import (
+    Cut,
     count_parameters,
     layer_activations,
     layer_operators,
@@ -36,7 +37,7 @@ def test_parameters_of_a_mamba_layer() -> None:
     own = h * columns + inner * h + 5 * (inner + 2 * states) + 3 * heads + inner
     assert count_parameters(NEMOTRON).linear == own
     # eight tensor ranks cut all of it but the norm of the layer
-    assert layer_parameters(NEMOTRON, "linear", tp=8).dense == own / 8 + h
+    assert layer_parameters(NEMOTRON, "linear", Cut(tp=8)).dense == own / 8 + h
 
 
 def test_parameters_of_a_gated_delta_net() -> None:
@@ -87,7 +88,7 @@ def test_states_of_a_delta_net_pass_from_chunk_to_chunk() -> None:
     gpu = load_catalog().gpus["h100-sxm"]
     # four heads of one sequence are too few blocks for a GPU, and the rounds are as many as for all heads
     one, cut = (
-        named(layer_operators(QWEN, "linear moe", 8192, 8192, tp=tp).forward)["mixer state passing"]
+        named(layer_operators(QWEN, "linear moe", 8192, 8192, Cut(tp=tp)).forward)["mixer state passing"]
         for tp in (1, 8)
     )
     assert cut.steps == one.steps == 128
@@ -96,7 +97,7 @@ def test_states_of_a_delta_net_pass_from_chunk_to_chunk() -> None:
 
 def test_what_a_mamba_layer_keeps() -> None:
     """Its norm's input and output, the projected row, the scan's output, the input of the product behind."""
-    kept = layer_activations(NEMOTRON, "linear", 1024, 8192, tp=8, sequence_parallel=True)
+    kept = layer_activations(NEMOTRON, "linear", 1024, 8192, Cut(tp=8, sequence_parallel=True))
     assert {name: size / 1024 for name, size in kept.items()} == {
         "mixer norm input": 2 * 8192 / 8,
         "mixer norm output": 2 * 8192 / 8,
@@ -104,7 +105,7 @@ def test_what_a_mamba_layer_keeps() -> None:
         "mixer scanned": 2 * 16384 / 8,
         "mixer output": 2 * 16384 / 8,
     }
-    narrow = layer_activations(NEMOTRON, "linear", 1024, 8192, tp=8, sequence_parallel=True, dtype="fp8")
+    narrow = layer_activations(NEMOTRON, "linear", 1024, 8192, Cut(tp=8, sequence_parallel=True), dtype="fp8")
     assert narrow["mixer output"] == kept["mixer output"] / 2
     assert narrow["mixer projected"] == kept["mixer projected"]
 

@@ -10,6 +10,7 @@ from railwright.catalog import find, load_catalog
 from railwright.compute import kernel_time
 from railwright.errors import PlanError
 from railwright.model import (
+    Cut,
     head_operators,
     layer_activations,
     layer_operators,
@@ -68,8 +69,8 @@ def test_kernels_meet_the_published_benchmark(
 
 
 def test_inputs_are_cast_before_and_the_gradient_of_the_output_after() -> None:
-    plain = layer_operators(DEEPSEEK, "moe", 4096, 4096, ep=64, dtype="mxfp8")
-    narrow = layer_operators(DEEPSEEK, "moe", 4096, 4096, ep=64, dtype="mxfp8", narrow="mxfp8")
+    plain = layer_operators(DEEPSEEK, "moe", 4096, 4096, Cut(ep=64), dtype="mxfp8")
+    narrow = layer_operators(DEEPSEEK, "moe", 4096, 4096, Cut(ep=64, narrow="mxfp8"), dtype="mxfp8")
     before, after = named(plain.forward), named(narrow.forward)
     assert set(after) - set(before) == {"attention casts"}
     names = [op.name for op in narrow.forward]
@@ -85,7 +86,7 @@ def test_inputs_are_cast_before_and_the_gradient_of_the_output_after() -> None:
 
 
 def test_gradients_of_shared_keys_are_summed() -> None:
-    layer = layer_operators(DENSE, "dense", 4096, 1024, tp=2, dtype="mxfp8", narrow="mxfp8")
+    layer = layer_operators(DENSE, "dense", 4096, 1024, Cut(tp=2, narrow="mxfp8"), dtype="mxfp8")
     summed = named(layer.backward_input)["core attention, sum over heads"]
     assert summed.bytes == pytest.approx(4096 * 8 * 2 * 64 * SUMMED_HEADS)
 
@@ -93,7 +94,7 @@ def test_gradients_of_shared_keys_are_summed() -> None:
 def test_the_backward_pass_computes_all_tiles_of_a_window() -> None:
     def flops(narrow: bool, backward: bool) -> float:
         layer = layer_operators(
-            GPT_OSS, "moe", 4096, 4096, ep=16, dtype="mxfp8", narrow="mxfp8" if narrow else ""
+            GPT_OSS, "moe", 4096, 4096, Cut(ep=16, narrow="mxfp8" if narrow else ""), dtype="mxfp8"
         )
         found = layer.backward_input if backward else layer.forward
         return sum(op.flops for op in found if op.kind == "attention")
@@ -101,7 +102,9 @@ def test_the_backward_pass_computes_all_tiles_of_a_window() -> None:
     assert flops(True, False) == flops(False, False)
     full = sum(
         op.flops
-        for op in layer_operators(replace(GPT_OSS, sliding_window=0), "moe", 4096, 4096, ep=16).backward_input
+        for op in layer_operators(
+            replace(GPT_OSS, sliding_window=0), "moe", 4096, 4096, Cut(ep=16)
+        ).backward_input
         if op.kind == "attention"
     )
     assert flops(True, True) == pytest.approx(full)
@@ -109,7 +112,9 @@ def test_the_backward_pass_computes_all_tiles_of_a_window() -> None:
 
 
 def test_casts_are_computed_again_with_the_core() -> None:
-    layer = layer_operators(DENSE, "dense", 4096, 1024, dtype="mxfp8", narrow="mxfp8", modules=("core_attn",))
+    layer = layer_operators(
+        DENSE, "dense", 4096, 1024, Cut(narrow="mxfp8"), dtype="mxfp8", modules=("core_attn",)
+    )
     assert [op.name for op in layer.recomputed] == ["attention casts", "core attention"]
 
 
@@ -135,8 +140,8 @@ def test_a_step_is_told_what_is_narrow() -> None:
 def test_what_is_kept() -> None:
     def kept(narrow: bool, *modules: str) -> dict[str, float]:
         how = {"recompute": "selective", "modules": modules} if modules else {}
-        how |= {"narrow": "mxfp8" if narrow else ""}
-        return layer_activations(DEEPSEEK, "moe", 4096, 4096, ep=64, dtype="mxfp8", **how)  # type: ignore[arg-type]
+        cut = Cut(ep=64, narrow="mxfp8" if narrow else "")
+        return layer_activations(DEEPSEEK, "moe", 4096, 4096, cut, dtype="mxfp8", **how)  # type: ignore[arg-type]
 
     wide, eight = "query, key, value", "query, key, value in 8 bits"
     assert kept(True)[eight] == pytest.approx(kept(False)[wide] * 33 / 32)
@@ -178,7 +183,7 @@ def test_odd_heads_and_unmeasured_gpus_are_refused() -> None:
         PlanError, match=r"heads of a multiple of 32, and dense-8 has 72; leave attention out"
     ):
         simulate(asked("attention", gpus=8), odd, machine(1, server="dgx-b200"))
-    narrow = layer_operators(MOE, "moe", 1024, 1024, dtype="mxfp8", narrow="mxfp8")
+    narrow = layer_operators(MOE, "moe", 1024, 1024, Cut(narrow="mxfp8"), dtype="mxfp8")
     amd = next(gpu for gpu in GPUS.values() if gpu.generation == "cdna4")
     with pytest.raises(PlanError, match="no measurement of attention in mxfp8; there are some in 16 bits"):
         kernel_time(named(narrow.forward)["core attention"], amd)

@@ -11,7 +11,7 @@ from railwright.catalog import find, load_catalog
 from railwright.compute import kernel_time, profile_of
 from railwright.compute.profile import interpolated
 from railwright.errors import PlanError
-from railwright.model import layer_activations, layer_operators, load_model
+from railwright.model import Cut, layer_activations, layer_operators, load_model
 from railwright.model.architecture import Operator, Transformer
 from railwright.model.kernels import attention_pair
 from railwright.model.narrow import NARROW, OUTPUT_IN_16_BITS, Scaling, beside_narrow
@@ -95,7 +95,7 @@ def test_points_are_met_and_interpolated_over_the_logarithm() -> None:
 
 
 def layer(scaling: Scaling, **how: object) -> dict[str, Operator]:
-    found = layer_operators(LLAMA, "dense", 4096, 4096, dtype="fp8", narrow=scaling, **how)  # type: ignore[arg-type]
+    found = layer_operators(LLAMA, "dense", 4096, 4096, Cut(narrow=scaling, **how), dtype="fp8")  # type: ignore[arg-type]
     return named((*found.forward, *found.backward_input))
 
 
@@ -105,7 +105,7 @@ def test_delayed_scaling_casts_joined_inputs_and_widens_what_kernels_write() -> 
     found, q, out = layer("delayed"), 4096 * 128 * (32 + 8 + 8), 4096 * 128 * 32
     assert found["attention casts"].bytes == pytest.approx(7 * q)
     assert found[OUTPUT_IN_16_BITS].bytes == pytest.approx(3 * out)
-    backward = layer_operators(LLAMA, "dense", 4096, 4096, dtype="fp8", narrow="delayed").backward_input
+    backward = layer_operators(LLAMA, "dense", 4096, 4096, Cut(narrow="delayed"), dtype="fp8").backward_input
     casts = [op for op in backward if op.name == "attention casts, backward"]
     assert [op.bytes for op in casts] == pytest.approx([3 * out, 5 * q])
     assert [op.launches for op in casts] == [1, 2]
@@ -121,7 +121,9 @@ def test_current_scaling_looks_for_maxima_and_keeps_16_bits() -> None:
 
 
 def test_casts_run_again_with_the_core() -> None:
-    found = layer_operators(LLAMA, "dense", 4096, 4096, dtype="fp8", narrow="delayed", modules=("core_attn",))
+    found = layer_operators(
+        LLAMA, "dense", 4096, 4096, Cut(narrow="delayed"), dtype="fp8", modules=("core_attn",)
+    )
     assert [op.name for op in found.recomputed] == ["attention casts", "core attention", OUTPUT_IN_16_BITS]
 
 
@@ -130,7 +132,7 @@ def test_the_host_launches_casts_inside_the_call_of_attention() -> None:
     gpu = find(GPUS, "h100-sxm")
 
     def host(scaling: Scaling, factor: float) -> float:
-        found = layer_operators(LLAMA, "dense", 4096, 4096, dtype="fp8", narrow=scaling)
+        found = layer_operators(LLAMA, "dense", 4096, 4096, Cut(narrow=scaling), dtype="fp8")
         times = launch_times(found, gpu, factor)
         return times.forward + times.backward
 
@@ -139,7 +141,7 @@ def test_the_host_launches_casts_inside_the_call_of_attention() -> None:
 
 
 def kept(scaling: Scaling, arch: Transformer = LLAMA, dtype: str = "fp8", **how: object) -> dict[str, float]:
-    return layer_activations(arch, "dense", 4096, 4096, dtype=dtype, narrow=scaling, **how)  # type: ignore[arg-type]
+    return layer_activations(arch, "dense", 4096, 4096, Cut(narrow=scaling), dtype=dtype, **how)  # type: ignore[arg-type]
 
 
 def test_what_attention_keeps_in_8_bits() -> None:

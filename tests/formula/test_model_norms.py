@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from railwright.model import (
+    Cut,
     head_activation_bytes,
     head_operators,
     layer_activations,
@@ -40,14 +41,14 @@ def passes(
     arch: Transformer, name: str, unfused: tuple[str, ...], layer: Layer = "dense"
 ) -> tuple[Operator, Operator]:
     """A part of a layer, forward and backward."""
-    found = layer_operators(arch, layer, ROWS, ROWS, unfused=unfused)  # type: ignore[arg-type]
+    found = layer_operators(arch, layer, ROWS, ROWS, Cut(unfused=unfused))  # type: ignore[arg-type]
     every = {op.name: op for op in (*found.forward, *found.backward_input)}
     return every[name], every[f"{name}, backward"]
 
 
 def kept(arch: Transformer, layer: Layer, unfused: tuple[str, ...] = BOTH, **how: object) -> dict[str, float]:
     """Bytes per row."""
-    return layer_activations(arch, layer, 1, ROWS, unfused=unfused, **how)  # type: ignore[arg-type]
+    return layer_activations(arch, layer, 1, ROWS, Cut(unfused=unfused), **how)  # type: ignore[arg-type]
 
 
 def test_a_fused_norm_reads_and_writes_hidden_states_once_and_backward_three_times() -> None:
@@ -115,7 +116,7 @@ def test_a_gated_activation_is_silu_and_a_product_forward_and_three_gradients_ba
 
 
 def test_what_is_not_fused_changes_nothing_else() -> None:
-    plain, eager = (layer_operators(V3, "moe", ROWS, ROWS, unfused=u) for u in ((), BOTH))  # type: ignore[arg-type]
+    plain, eager = (layer_operators(V3, "moe", ROWS, ROWS, Cut(unfused=u)) for u in ((), BOTH))  # type: ignore[arg-type]
     changed = {a.name for a, b in zip(plain.forward, eager.forward, strict=True) if a != b}
     assert changed == {
         "input norm",
@@ -132,7 +133,7 @@ def test_layer_norms_and_activations_without_gates_are_one_kernel_anyway() -> No
     assert GPT.norm_bias
     assert not GPT.gated
     for unfused in ((), BOTH):
-        assert layer_operators(GPT, "dense", ROWS, ROWS, unfused=unfused) == layer_operators(  # type: ignore[arg-type]
+        assert layer_operators(GPT, "dense", ROWS, ROWS, Cut(unfused=unfused)) == layer_operators(  # type: ignore[arg-type]
             GPT, "dense", ROWS, ROWS
         )
         assert kept(GPT, "dense", unfused) == kept(GPT, "dense", ())
@@ -198,7 +199,7 @@ def test_frozen_gains_keep_nothing_of_what_they_multiply() -> None:
 def test_the_host_pays_one_operation_for_each_kernel_and_its_factor_for_the_first() -> None:
     operation = constant("host_operation_seconds")
     fused, norms, every = (
-        launch_times(layer_operators(LLAMA, "dense", ROWS, ROWS, unfused=u), machine().gpu, factor=6.0)  # type: ignore[arg-type]
+        launch_times(layer_operators(LLAMA, "dense", ROWS, ROWS, Cut(unfused=u)), machine().gpu, factor=6.0)  # type: ignore[arg-type]
         for u in ((), ("norm",), BOTH)
     )
     assert norms.forward - fused.forward == pytest.approx(2 * 7 * operation)

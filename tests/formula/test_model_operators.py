@@ -8,6 +8,7 @@ import pytest
 from model_configs import SMALL, read
 from railwright.errors import PlanError
 from railwright.model import (
+    Cut,
     bundled_models,
     embedding_operators,
     head_operators,
@@ -29,7 +30,7 @@ def shape(op):
 
 def test_gemms_of_a_llama_layer_under_tp_2():
     # qkv: (32 + 2*8) heads of 128 over 2 GPUs = 3072 columns; gate and up together 2*14336/2 columns
-    ops = by_name(layer_operators(LLAMA, "dense", 8192, 8192, tp=2).forward)
+    ops = by_name(layer_operators(LLAMA, "dense", 8192, 8192, Cut(tp=2)).forward)
     assert shape(ops["qkv projection"]) == (8192, 3072, 4096)
     assert shape(ops["output projection"]) == (8192, 4096, 2048)
     assert shape(ops["mlp up"]) == (8192, 14336, 4096)
@@ -55,7 +56,7 @@ def test_bytes_of_a_gemm():
 
 def test_causal_attention():
     # half of 4*s*heads*width per row; backward 2.5 times that
-    layer = layer_operators(LLAMA, "dense", 16384, 8192, tp=4)
+    layer = layer_operators(LLAMA, "dense", 16384, 8192, Cut(tp=4))
     core = by_name(layer.forward)["core attention"]
     assert core.flops == 16384 * (4 * 8192 / 2 * 32 * 128) / 4
     assert by_name(layer.backward_input)["core attention, backward"].flops == 2.5 * core.flops
@@ -65,7 +66,7 @@ def test_causal_attention():
 
 def test_experts_of_mixtral():
     # 4,096 rows, top 2, 8 experts over ep 4: two experts of 4,096 rows each on a GPU
-    layer = layer_operators(MIXTRAL, "moe", 4096, 4096, ep=4)
+    layer = layer_operators(MIXTRAL, "moe", 4096, 4096, Cut(ep=4))
     up = by_name(layer.forward)["experts up"]
     assert (up.kind, up.batch) == ("grouped_gemm", 2)
     assert shape(up) == (4096, 28672, 4096)
@@ -74,25 +75,27 @@ def test_experts_of_mixtral():
 
 
 def test_one_expert_on_a_gpu_is_a_plain_gemm():
-    assert by_name(layer_operators(MIXTRAL, "moe", 4096, 4096, ep=8).forward)["experts up"].kind == "gemm"
+    assert (
+        by_name(layer_operators(MIXTRAL, "moe", 4096, 4096, Cut(ep=8)).forward)["experts up"].kind == "gemm"
+    )
 
 
 def test_whole_experts_under_tensor_parallelism():
     # expert_tp 1 under tp 2: each GPU dispatches its half of the rows to whole experts
-    cut = layer_operators(MIXTRAL, "moe", 4096, 4096, tp=2, ep=8, expert_tp=1)
+    cut = layer_operators(MIXTRAL, "moe", 4096, 4096, Cut(tp=2, ep=8, expert_tp=1))
     assert cut.dispatched == 4096
     assert shape(by_name(cut.forward)["experts up"]) == (4096, 28672, 4096)
 
 
 def test_imbalance_lengthens_the_experts_only():
-    even = by_name(layer_operators(MIXTRAL, "moe", 4096, 4096, ep=8).forward)
-    worst = by_name(layer_operators(MIXTRAL, "moe", 4096, 4096, ep=8, imbalance=1.25).forward)
+    even = by_name(layer_operators(MIXTRAL, "moe", 4096, 4096, Cut(ep=8)).forward)
+    worst = by_name(layer_operators(MIXTRAL, "moe", 4096, 4096, Cut(ep=8, imbalance=1.25)).forward)
     assert worst["experts up"].flops == 1.25 * even["experts up"].flops
     assert worst["qkv projection"] == even["qkv projection"]
 
 
 def test_latent_attention_of_deepseek():
-    ops = by_name(layer_operators(load_model("deepseek-v3"), "moe", 4096, 4096, tp=2, ep=64).forward)
+    ops = by_name(layer_operators(load_model("deepseek-v3"), "moe", 4096, 4096, Cut(tp=2, ep=64)).forward)
     assert shape(ops["query up"]) == (4096, 64 * 192, 1536)
     assert shape(ops["key/value up"]) == (4096, 64 * 256, 512)
     assert shape(ops["output projection"]) == (4096, 7168, 64 * 128)
@@ -101,8 +104,8 @@ def test_latent_attention_of_deepseek():
 
 def test_sequence_parallelism_shrinks_norms_only():
     # a norm reads and writes 4,096 elements of 2 bytes per row
-    plain = by_name(layer_operators(LLAMA, "dense", 8192, 8192, tp=8).forward)
-    spread = by_name(layer_operators(LLAMA, "dense", 8192, 8192, tp=8, sequence_parallel=True).forward)
+    plain = by_name(layer_operators(LLAMA, "dense", 8192, 8192, Cut(tp=8)).forward)
+    spread = by_name(layer_operators(LLAMA, "dense", 8192, 8192, Cut(tp=8, sequence_parallel=True)).forward)
     assert plain["input norm"].bytes == 8192 * 4096 * 4 == 8 * spread["input norm"].bytes
     assert plain["mlp up"] == spread["mlp up"]
 
@@ -142,7 +145,7 @@ def test_a_vocabulary_without_padding_is_cut_as_it_is():
 def test_attention_before_flash_attention_writes_every_score():
     # 8,192 rows of sequences of 2,048 with 32 heads of 128 over 4: 8 heads, 2,048 scores per row and head
     flash, plain = (
-        layer_operators(LLAMA, "dense", 8192, 2048, tp=4, attention=a) for a in ("flash", "unfused")
+        layer_operators(LLAMA, "dense", 8192, 2048, Cut(tp=4, attention=a)) for a in ("flash", "unfused")
     )
     scores = 8192 * 8 * 2048
     ops = by_name(plain.forward)
@@ -166,7 +169,7 @@ def test_attention_before_flash_attention_writes_every_score():
     ],
 )
 def test_softmax_is_fused_where_megatrons_kernel_takes_the_shape(tp, rows, sequence, kernels):
-    ops = layer_operators(LLAMA, "dense", rows, sequence, tp=tp, attention="unfused")
+    ops = layer_operators(LLAMA, "dense", rows, sequence, Cut(tp=tp, attention="unfused"))
     softmax = by_name(ops.forward)["attention softmax"]
     scores = rows * sequence * (32 // tp)
     assert softmax.launches == kernels
@@ -177,7 +180,7 @@ def test_softmax_is_fused_where_megatrons_kernel_takes_the_shape(tp, rows, seque
 def test_dropout_and_biases_have_kernels_and_bytes_of_their_own():
     rows, h = 4096, 4096
     bare, biased = (
-        layer_operators(LLAMA, "dense", rows, 2048, attention=a)
+        layer_operators(LLAMA, "dense", rows, 2048, Cut(attention=a))
         for a in ("unfused without dropout", "unfused")
     )
     before, after = (by_name(x.forward)["mlp residual"] for x in (bare, biased))
@@ -245,7 +248,7 @@ def test_tensor_ranks_have_shares_of_the_table_and_all_rows():
 
 
 @pytest.mark.parametrize(
-    ("arch", "layer", "kwargs", "says"),
+    ("arch", "layer", "cut", "says"),
     [
         (LLAMA, "dense", {"tp": 3}, "does not divide its 32 attention heads"),
         (LLAMA, "dense", {"tp": 64}, "does not divide its 32 attention heads"),
@@ -256,24 +259,24 @@ def test_tensor_ranks_have_shares_of_the_table_and_all_rows():
         (load_model("llama-2-13b"), "dense", {"tp": 5}, "does not divide its MLP width of 13824"),
     ],
 )
-def test_a_cut_that_cannot_be_is_refused(arch, layer, kwargs, says):
+def test_a_cut_that_cannot_be_is_refused(arch, layer, cut, says):
     with pytest.raises(PlanError, match=says):
-        layer_operators(arch, layer, 4096, 4096, **kwargs)
+        layer_operators(arch, layer, 4096, 4096, Cut(**cut))
 
 
 def test_experts_cast_their_inputs_in_fp8():
     # 2 bytes read, 1 written straight and 1 transposed, for the input of each product
-    eighth = layer_operators(MIXTRAL, "moe", 4096, 4096, ep=4, dtype="fp8")
+    eighth = layer_operators(MIXTRAL, "moe", 4096, 4096, Cut(ep=4), dtype="fp8")
     ops = by_name(eighth.forward)
     assert ops["experts up, cast"].bytes == 4 * 8192 * 4096
     assert ops["experts down, cast"].bytes == 4 * 8192 * 14336
-    half = by_name(layer_operators(MIXTRAL, "moe", 4096, 4096, ep=4).forward)
+    half = by_name(layer_operators(MIXTRAL, "moe", 4096, 4096, Cut(ep=4)).forward)
     assert not [name for name in half if name.endswith(", cast")]
 
 
 def test_permutations_only_move_rows():
     # probabilities are multiplied in the activation: back through a permutation is one permutation
-    layer = layer_operators(MIXTRAL, "moe", 4096, 4096, ep=4)
+    layer = layer_operators(MIXTRAL, "moe", 4096, 4096, Cut(ep=4))
     there, back = by_name(layer.forward)["unpermute"], by_name(layer.backward_input)["unpermute, backward"]
     assert there.bytes == back.bytes == 2 * 4096 * (2 + 1) * 4096
 
@@ -281,7 +284,7 @@ def test_permutations_only_move_rows():
 def test_biases_of_experts_are_added_by_kernels_of_their_own():
     # Megatron-LM, TEGroupedMLP._apply_bias: bias times probability, sum, join; gpt-oss has such biases
     oss = load_model("gpt-oss-120b")
-    layer = layer_operators(oss, "moe", 4096, 4096, ep=64)
+    layer = layer_operators(oss, "moe", 4096, 4096, Cut(ep=64))
     forward, back = by_name(layer.forward), by_name(layer.backward_input)
     rows = 4096 * 4  # 4 experts per token, 2 experts here
     assert forward["experts bias"].bytes == rows * oss.hidden * 2 * 6

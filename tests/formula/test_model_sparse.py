@@ -8,6 +8,7 @@ import pytest
 from railwright.compute import kernel_time
 from railwright.errors import PlanError, SpecError
 from railwright.model import (
+    Cut,
     count_parameters,
     flops_per_token,
     layer_activations,
@@ -76,7 +77,7 @@ def test_flops_of_one_token_by_hand():
 
 
 def test_products_of_a_layer_under_tp_4():
-    layer = layer_operators(ARCH, "dense", 4096, 4096, tp=4, sequence_parallel=True)
+    layer = layer_operators(ARCH, "dense", 4096, 4096, Cut(tp=4, sequence_parallel=True))
     ops = by_name(layer.forward)
     shapes = {name: (op.m, op.n, op.k, op.batch) for name, op in ops.items() if op.kind == "gemm"}
     # into the latent space and out of it, a product for each of 32 heads, all in one kernel
@@ -96,7 +97,7 @@ def test_products_of_a_layer_under_tp_4():
 
 def test_scores_choice_and_attention_of_a_layer():
     rows, s = 16384, 8192
-    layer = layer_operators(ARCH, "dense", rows, s, tp=2)
+    layer = layer_operators(ARCH, "dense", rows, s, Cut(tp=2))
     ops, back = by_name(layer.forward), by_name(layer.backward_input)
     met = 2048 * (1 - 2048 / 2 / s)
     assert ops["index scores"].flops == 2 * rows * 64 * 128 * s / 2
@@ -115,7 +116,7 @@ def test_scores_choice_and_attention_of_a_layer():
 
 def test_what_a_pass_keeps_of_one_row():
     rows, tp = 4096, 8
-    kept = layer_activations(ARCH, "dense", rows, 4096, tp=tp, sequence_parallel=True)
+    kept = layer_activations(ARCH, "dense", rows, 4096, Cut(tp=tp, sequence_parallel=True))
     row = {name: size / rows for name, size in kept.items()}
     assert row["query, key, value"] == 2 * (16 * 576 + 576)
     assert row["query up output"] == 2 * 16 * 192
@@ -125,7 +126,9 @@ def test_what_a_pass_keeps_of_one_row():
     assert row["index choice"] == 12 * 2048
     assert row["index query, key"] == 2 * 66 * 128 + 4 * 64
     assert row["index inputs"] == 2 * (7168 + 1536)
-    again = layer_activations(ARCH, "dense", rows, 4096, tp=tp, sequence_parallel=True, recompute="selective")
+    again = layer_activations(
+        ARCH, "dense", rows, 4096, Cut(tp=tp, sequence_parallel=True), recompute="selective"
+    )
     gone = {"attention scores", "index choice", "index query, key", "index inputs"}
     assert set(kept) - set(again) == gone
 
@@ -134,8 +137,8 @@ def test_the_indexer_is_whole_on_every_tensor_rank():
     index = 1536 * 8192 + 7168 * (128 + 64) + 2 * 128
     dense = load_model("deepseek-v3")
     for tp in (1, 8):
-        more = layer_parameters(ARCH, "dense", tp=tp).dense - layer_parameters(dense, "dense", tp=tp).dense
-        assert more == pytest.approx(index)
+        indexed, plain = (layer_parameters(a, "dense", Cut(tp=tp)).dense for a in (ARCH, dense))
+        assert indexed - plain == pytest.approx(index)
     found = {m.name: m.cut for m in layer_matrices(ARCH, "dense")}
     assert found["index query"] == found["index key"] == found["index weights"] == ""
 
@@ -233,9 +236,9 @@ def test_a_job_says_that_no_step_of_its_kind_is_published_and_where_all_keys_are
 
 def test_operators_are_refused_where_there_are_no_kernels():
     with pytest.raises(PlanError, match="fused kernels only"):
-        layer_operators(ARCH, "dense", 64, 64, attention="unfused")
+        layer_operators(ARCH, "dense", 64, 64, Cut(attention="unfused"))
     with pytest.raises(PlanError, match="runs in 16 bits"):
-        layer_operators(ARCH, "dense", 64, 64, narrow=True)
+        layer_operators(ARCH, "dense", 64, 64, Cut(narrow=True))
 
 
 def test_it_is_not_served():

@@ -8,8 +8,8 @@ import pytest
 
 from railwright.model import layer_activations, load_model
 from railwright.model.architecture import Transformer
+from railwright.model.cut import CoreAttention, Cut
 from railwright.model.eager import Part
-from railwright.model.operators import CoreAttention
 from railwright.model.pattern import Layer
 from railwright.model.tensor_lists import INPUT, RECEIVED, with_received
 from railwright.model.tensors import layer_tensors
@@ -71,20 +71,12 @@ def plan(
     dtype: str = "bf16",
     unfused: tuple[Part, ...] = (),
 ) -> LayerPlan:
-    cut = {"tp": tp, "sequence_parallel": tp > 1, "ep": 4 if layer == "moe" else 1, "attention": attention}
-    more = {"dropout": dropout, "dtype": dtype, "unfused": unfused}
-    whole = layer_activations(arch, layer, ROWS, SEQUENCE, **cut, **more)  # type: ignore[arg-type]
-    kept = layer_activations(
-        arch,
-        layer,
-        ROWS,
-        SEQUENCE,
-        recompute=recompute,
-        modules=modules,
-        **cut,
-        **more,  # type: ignore[arg-type]
-    )
-    tensors = layer_tensors(arch, layer, ROWS, SEQUENCE, whole, **cut)  # type: ignore[arg-type]
+    cut = Cut(tp, tp > 1, ep=4 if layer == "moe" else 1, attention=attention, unfused=unfused)
+    more = {"dropout": dropout, "dtype": dtype}
+    whole = layer_activations(arch, layer, ROWS, SEQUENCE, cut, **more)  # type: ignore[arg-type]
+    again = {"recompute": recompute, "modules": modules}
+    kept = layer_activations(arch, layer, ROWS, SEQUENCE, cut, **again, **more)  # type: ignore[arg-type]
+    tensors = layer_tensors(arch, layer, ROWS, SEQUENCE, whole, cut)
     return LayerPlan(tensors, kept, recompute == "full", 0.0)
 
 

@@ -11,7 +11,7 @@ from railwright.compute import profile_of
 from railwright.measure.training import records
 from railwright.measure.training_jobs import job_of, machine_for
 from railwright.measure.training_models import architecture_of
-from railwright.model import layer_operators
+from railwright.model import Cut, layer_operators
 from railwright.training import simulate
 from railwright.training.eras import Pace, eras
 from railwright.training.fused import DISPATCH, EXPERTS, inside, summing_biases, summing_gradients
@@ -27,7 +27,7 @@ PLAIN = layer_operators(DENSE, "dense", 4096, 1024)
 
 
 def test_only_the_named_operators_become_free() -> None:
-    layer = layer_operators(MOE, "moe", 4096, 1024, ep=8, dtype="fp8")
+    layer = layer_operators(MOE, "moe", 4096, 1024, Cut(ep=8), dtype="fp8")
     fused = inside(layer, DISPATCH | EXPERTS)
     for before, after in zip(layer.forward, fused.forward, strict=True):
         assert before.name == after.name
@@ -59,7 +59,7 @@ def test_an_era_names_its_attention_kernel(gpu: str, flash: str, slower: bool) -
 @pytest.mark.parametrize(("spilled", "microseconds"), [(False, 155.632), (True, 1362.768)])
 def test_sums_of_biases_take_longer_in_one_kernel_only(spilled: bool, microseconds: float) -> None:
     # cudnn-frontend pull request 322: 138.960 us without them
-    layer = layer_operators(GPT_OSS, "moe", 4096, 4096, ep=16, dtype="fp8")
+    layer = layer_operators(GPT_OSS, "moe", 4096, 4096, Cut(ep=16), dtype="fp8")
     timed = summing_biases(lambda op: 138.960, spilled)
     times = {op.name: timed(op) for op in (*layer.forward, *layer.backward_input, *layer.backward_weight)}
     assert times.pop("experts down, input gradient") == pytest.approx(microseconds, rel=1e-3)
@@ -83,7 +83,7 @@ def test_a_step_is_longer_by_that_kernel_where_experts_have_biases() -> None:
 
 def test_a_gradient_added_apart_is_read_twice_and_written_once_more() -> None:
     # the product read and wrote 4 bytes of each sum; now it writes 2 of the gradient, and the sum moves 6
-    layer = layer_operators(MOE, "moe", 4096, 1024, ep=2)
+    layer = layer_operators(MOE, "moe", 4096, 1024, Cut(ep=2))
     apart = summing_gradients(layer)
     assert (apart.forward, apart.backward_input) == (layer.forward, layer.backward_input)
     products = [op for op in layer.backward_weight if op.kind != "memory"]

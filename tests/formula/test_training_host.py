@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from railwright.errors import PlanError
-from railwright.model import layer_operators, load_model
+from railwright.model import Cut, layer_operators, load_model
 from railwright.model.eager import Part
 from railwright.spec.lora import Lora
 from railwright.spec.training import Overlap, TrainingJob
@@ -88,7 +88,7 @@ def test_what_runs_one_kernel_per_operation_is_never_launched_faster(part: Part,
     is behind one that is not: megatron-2022 with `unfused: [activation]` took 0.7 % less."""
     for attention in ("flash", "unfused"):  # software with the latter sums up biases by kernels of their own
         layers = (
-            layer_operators(DENSE, "dense", 1024, 1024, attention=attention, unfused=parts)  # type: ignore[arg-type]
+            layer_operators(DENSE, "dense", 1024, 1024, Cut(attention=attention, unfused=parts))  # type: ignore[arg-type]
             for parts in ((), (part,))
         )
         fused, apart = (launch_times(one, H100, factor) for one in layers)
@@ -175,7 +175,7 @@ def test_experts_wait_per_layer_and_dense_models_over_both_passes() -> None:
     known = launch_times(layer_operators(DENSE, "dense", 1024, 1024), H100)
     assert dense.exposed("host") == pytest.approx(8 * (known.forward + known.backward), rel=1e-3)
     wanted = job(batch=32, expert=8, overlap=Overlap(dp=False))
-    known = launch_times(layer_operators(MOE, "moe", 1024, 1024, ep=8), H100)
+    known = launch_times(layer_operators(MOE, "moe", 1024, 1024, Cut(ep=8)), H100)
     moe = simulate(wanted, MOE, machine(4), **free)  # type: ignore[arg-type]
     # four all-to-alls and the gather of counts
     launches = 8 * (known.forward + known.backward + 5 * OPERATION)

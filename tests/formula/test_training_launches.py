@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from railwright.collectives.machine import Machine
 from railwright.collectives.prediction import CollectivePrediction, Op
-from railwright.model import layer_operators, load_model
+from railwright.model import Cut, layer_operators, load_model
 from railwright.model.architecture import Transformer
 from railwright.spec.training import Overlap
 from railwright.traffic.demand import Communicator
@@ -275,7 +275,7 @@ def test_launches_are_all_that_a_step_waits_for_while_others_exchange(zero: int,
     times = [passes(kernel) for kernel in (0.0, 1e-6, 1e-5, 3e-5, 1e-4)]
     # under zero 3 every pass ends with the slowest rank's, which is later the longer kernels run
     assert times == pytest.approx([times[0]] * 5, rel=0.01 if zero == 3 else 1e-9)
-    per = launch_times(layer_operators(DENSE, "dense", 1024, 1024, tp=2), H100, 20.0)
+    per = launch_times(layer_operators(DENSE, "dense", 1024, 1024, Cut(tp=2)), H100, 20.0)
     calls = 4 * 20.0 * constant("host_operation_seconds")  # two reductions forward, two backward
     count = batch // 16
     assert times[0] == pytest.approx(count * DENSE.layers * (per.forward + per.backward + calls), rel=0.01)

@@ -13,6 +13,7 @@ from railwright.model.architecture import Layer, Operator, Transformer
 from railwright.model.operators import LayerOperators
 from railwright.spec.lora import Lora
 from railwright.spec.training import Layout, Overlap
+from railwright.training.cut import cut_of
 from railwright.training.lora import adapter_parameters, linears, with_adapters
 from railwright.training.plan import check
 from railwright.training.stages import stage_shapes
@@ -26,10 +27,7 @@ def adapted(
 ) -> LayerOperators:
     """Operators of a layer on 1,024 tokens; hidden: tensor parallelism behind products."""
     wanted = job(gpus=32, **layout).model_copy(update={"lora": lora, "overlap": Overlap(tp=hidden)})  # type: ignore[arg-type]
-    cut = wanted.layout
-    plain = layer_operators(
-        arch, kind, ROWS, ROWS, tp=cut.tensor, sequence_parallel=cut.sequence_parallel and cut.tensor > 1
-    )
+    plain = layer_operators(arch, kind, ROWS, ROWS, cut_of(wanted, kind))
     return with_adapters(plain, wanted, "bf16")
 
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import pytest
 
-from railwright.model import layer_operators
+from railwright.model import Cut, layer_operators
 from railwright.model.architecture import Operator, Transformer
 from railwright.spec.training import Lora, Overlap, TrainingJob
 from railwright.training import simulate
@@ -182,6 +182,6 @@ def test_the_host_waits_for_counts_again_where_tokens_are_routed_again() -> None
     count, seconds = waits("moe")
     assert count == 2 * LAYERS
     # two all-to-alls and counts forward, as many again, and two all-to-alls backward are launched too
-    known = launch_times(layer_operators(MOE, "moe", 1024, 1024, ep=8, modules=("moe",)), machine().gpu)
+    known = launch_times(layer_operators(MOE, "moe", 1024, 1024, Cut(ep=8), modules=("moe",)), machine().gpu)
     total = known.forward + known.backward + known.again + 8 * constant("host_operation_seconds")
     assert seconds == pytest.approx(LAYERS * total, rel=1e-3)

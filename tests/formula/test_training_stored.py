@@ -8,7 +8,7 @@ import pytest
 
 from railwright.catalog import find, load_catalog
 from railwright.errors import PlanError
-from railwright.model import layer_activations, layer_gradient_bytes, layer_operators, load_model
+from railwright.model import Cut, layer_activations, layer_gradient_bytes, layer_operators, load_model
 from railwright.model.architecture import Transformer
 from railwright.spec.training import Layout, TrainingJob
 from railwright.training import simulate
@@ -32,7 +32,7 @@ def asked(**what: object) -> TrainingJob:
 
 def kept(arch: Transformer, kind: str, stored: bool, *modules: str) -> dict[str, float]:
     how = {"recompute": "selective", "modules": modules} if modules else {}
-    return layer_activations(arch, kind, 4096, 4096, stored=stored, **how)  # type: ignore[arg-type]
+    return layer_activations(arch, kind, 4096, 4096, Cut(stored=stored), **how)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,9 @@ def test_what_runs_again_keeps_nothing_of_it_and_experts_whose_activation_does_k
 
 def test_it_is_cast_there_and_back_by_kernels_of_their_own() -> None:
     """2 bytes read and 1 written of every element, 1 read and 2 written in the backward pass."""
-    plain, narrow = (layer_operators(LLAMA, "dense", 4096, 4096, stored=stored) for stored in (False, True))
+    plain, narrow = (
+        layer_operators(LLAMA, "dense", 4096, 4096, Cut(stored=stored)) for stored in (False, True)
+    )
     more = {op.name: op for op in (*narrow.forward, *narrow.backward_input)}
     for op in (*plain.forward, *plain.backward_input):
         more.pop(op.name)
@@ -75,7 +77,7 @@ def test_it_is_cast_there_and_back_by_kernels_of_their_own() -> None:
 
 
 def test_the_backward_pass_has_it_in_16_bits_again() -> None:
-    sizes = [layer_gradient_bytes(LLAMA, "dense", 4096, stored=stored) for stored in (False, True)]
+    sizes = [layer_gradient_bytes(LLAMA, "dense", 4096, Cut(stored=stored)) for stored in (False, True)]
     assert sizes[1] - sizes[0] == 2 * 4096 * 2 * LLAMA.ffn
 
 

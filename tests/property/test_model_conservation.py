@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from model_configs import kept_bytes
 from railwright.model import (
+    Cut,
     Transformer,
     count_parameters,
     flops_per_token,
@@ -127,7 +128,7 @@ def test_operators_of_all_gpus_add_up_to_the_closed_form(arch, tp, ep, expert_tp
     attention = 0.0
     for layer, count in kinds(arch):
         ops = layer_operators(
-            arch, layer, rows, sequence, tp=tp, sequence_parallel=True, ep=ep, expert_tp=expert_tp
+            arch, layer, rows, sequence, Cut(tp=tp, sequence_parallel=True, ep=ep, expert_tp=expert_tp)
         )
         forward += count * tp * gemm_flops(ops.forward)
         backward += count * tp * gemm_flops([*ops.backward_input, *ops.backward_weight])
@@ -168,14 +169,14 @@ def test_layers_with_heads_of_their_own_add_up_to_the_closed_form(arch, tp, sequ
     rows = sequences * sequence
     found = gemm_flops(head_operators(arch, rows).forward)
     for layer in layer_kinds(arch):
-        ops = layer_operators(arch, layer, rows, sequence, tp=tp, sequence_parallel=True)
+        ops = layer_operators(arch, layer, rows, sequence, Cut(tp=tp, sequence_parallel=True))
         found += tp * gemm_flops(ops.forward)
     closed = flops_per_token(replace(arch, vocab=padded_vocabulary(arch.vocab, 1)), sequence, "causal")
     assert abs(found - rows * closed.forward) <= 1e-9 * found
     count = count_parameters(arch)
     whole = sum(layer_parameters(arch, layer).total for layer in layer_kinds(arch))
     assert whole + count.embedding + count.head + arch.hidden * (1 + arch.embedding_norm) == count.total
-    assert all(kept_bytes(arch, layer, rows, sequence, tp=tp) > 0 for layer in layer_kinds(arch))
+    assert all(kept_bytes(arch, layer, rows, sequence, Cut(tp=tp)) > 0 for layer in layer_kinds(arch))
 
 
 def named(operators, *names):
@@ -192,7 +193,7 @@ def test_operators_of_an_indexer_add_up_once_and_run_on_every_tensor_rank(arch, 
     forward = gemm_flops(head.forward)
     backward = gemm_flops([*head.backward_input, *head.backward_weight])
     for layer, count in kinds(arch):
-        ops = layer_operators(arch, layer, rows, sequence, tp=tp, sequence_parallel=True, ep=ep)
+        ops = layer_operators(arch, layer, rows, sequence, Cut(tp=tp, sequence_parallel=True, ep=ep))
         back = [*ops.backward_input, *ops.backward_weight]
         everywhere = (*PROJECTIONS, "index scores")
         loss = gemm_flops(named(ops.forward, "index loss"))
@@ -220,7 +221,7 @@ def test_layers_of_one_gpu_add_up_to_the_model(arch, tp, ep):
     assert whole + ends == count.total
     for layer, _ in kinds(arch):
         one = layer_parameters(arch, layer)
-        cut = layer_parameters(arch, layer, tp=tp, ep=ep)
+        cut = layer_parameters(arch, layer, Cut(tp=tp, ep=ep))
         assert one.dense / tp <= cut.dense * (1 + 1e-12)
         assert cut.dense <= one.dense * (1 + 1e-12)
         assert cut.expert * tp * ep == one.expert
@@ -231,11 +232,14 @@ def test_layers_of_one_gpu_add_up_to_the_model(arch, tp, ep):
 def test_more_tensor_parallelism_never_means_more_per_gpu(arch, tp, spread):
     layer = kinds(arch)[0][0]
     one, two = (
-        layer_operators(arch, layer, 512, 256, tp=t, sequence_parallel=spread) for t in (tp, min(2 * tp, 8))
+        layer_operators(arch, layer, 512, 256, Cut(tp=t, sequence_parallel=spread))
+        for t in (tp, min(2 * tp, 8))
     )
     for part in ("forward", "backward_input", "backward_weight"):
         assert gemm_flops(getattr(two, part)) <= gemm_flops(getattr(one, part)) * (1 + 1e-12)
-    memory = [kept_bytes(arch, layer, 512, 256, tp=t, sequence_parallel=spread) for t in (tp, min(2 * tp, 8))]
+    memory = [
+        kept_bytes(arch, layer, 512, 256, Cut(tp=t, sequence_parallel=spread)) for t in (tp, min(2 * tp, 8))
+    ]
     assert memory[1] <= memory[0] * (1 + 1e-12)
 
 
@@ -244,7 +248,9 @@ def test_more_tensor_parallelism_never_means_more_per_gpu(arch, tp, spread):
 def test_recompute_never_keeps_more(arch, tp, spread, attention):
     layer = kinds(arch)[0][0]
     none, selective, full = (
-        kept_bytes(arch, layer, 512, 256, tp=tp, sequence_parallel=spread, recompute=r, attention=attention)
+        kept_bytes(
+            arch, layer, 512, 256, Cut(tp=tp, sequence_parallel=spread, attention=attention), recompute=r
+        )
         for r in ("none", "selective", "full")
     )
     assert full < selective < none
@@ -266,14 +272,14 @@ def test_no_part_moves_launches_or_keeps_less_one_kernel_per_operation(arch, tp,
     for layer in (kind for kind, _ in kinds(arch)):
         less, all_of_it = sorted(parts - {more}), sorted(parts | {more})
         fused, split = (
-            layer_operators(arch, layer, 256, 256, tp=tp, unfused=tuple(u)) for u in (less, all_of_it)
+            layer_operators(arch, layer, 256, 256, Cut(tp=tp, unfused=tuple(u))) for u in (less, all_of_it)
         )
         for phase in ("forward", "backward_input", "recomputed"):
             for one, other in zip(getattr(fused, phase), getattr(split, phase), strict=True):
                 assert other.bytes >= one.bytes
                 assert other.launches >= one.launches
         kept = [
-            kept_bytes(arch, layer, 256, 256, tp=tp, recompute=how, modules=(again,), unfused=tuple(u))
+            kept_bytes(arch, layer, 256, 256, Cut(tp=tp, unfused=tuple(u)), recompute=how, modules=(again,))
             for u in (less, all_of_it)
         ]
         assert kept[1] >= kept[0]

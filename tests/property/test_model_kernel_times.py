@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from railwright import catalog
 from railwright.compute import kernel_time, kernel_times
-from railwright.model import layer_operators, load_model
+from railwright.model import Cut, layer_operators, load_model
 
 GPUS = catalog.load_catalog().gpus
 NAMES = sorted(name for name, gpu in GPUS.items() if gpu.peak_flops.get("bf16"))
@@ -15,7 +15,7 @@ MODELS = [("mixtral-8x7b", "moe"), ("llama-3-8b", "dense"), ("deepseek-v3", "moe
 
 
 def all_operators(name, layer, rows, **cut):
-    ops = layer_operators(load_model(name), layer, rows, 1024, **cut)
+    ops = layer_operators(load_model(name), layer, rows, 1024, Cut(**cut))
     return [*ops.forward, *ops.backward_input, *ops.backward_weight]
 
 

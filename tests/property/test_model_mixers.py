@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from railwright.model import (
+    Cut,
     Transformer,
     count_parameters,
     flops_per_token,
@@ -58,7 +59,7 @@ def test_products_of_all_gpus_add_up_to_the_closed_form(arch: Transformer, tp: i
     head = head_operators(replace(arch, vocab=32768), rows)
     forward = products(head.forward, False)
     for layer in layer_kinds(arch):
-        ops = layer_operators(arch, layer, rows, sequence, tp=tp, sequence_parallel=True, ep=ep)
+        ops = layer_operators(arch, layer, rows, sequence, Cut(tp=tp, sequence_parallel=True, ep=ep))
         forward += tp * products(ops.forward, False)
     assert arch.linear is not None
     states = state_flops(arch.linear) * num_layers(arch, mixer="linear")
@@ -78,7 +79,7 @@ def test_products_of_linear_attention_are_the_closed_form(arch: Transformer) -> 
 @settings(max_examples=40, deadline=None)
 @given(hybrids(), st.sampled_from(POWERS))
 def test_states_cost_the_same_however_heads_are_cut(arch: Transformer, tp: int) -> None:
-    one, cut = (layer_operators(arch, "linear", 512, 512, tp=t) for t in (1, tp))
+    one, cut = (layer_operators(arch, "linear", 512, 512, Cut(tp=t)) for t in (1, tp))
     for part in ("forward", "backward_input"):
         whole, parts = products(getattr(one, part), True), products(getattr(cut, part), True)
         assert tp * parts == pytest.approx(whole, rel=1e-9)
@@ -94,7 +95,7 @@ def test_layers_of_one_gpu_add_up_to_the_model(arch: Transformer, tp: int) -> No
     whole = sum(layer_parameters(arch, layer).total for layer in layer_kinds(arch))
     assert whole + count.embedding + count.head + arch.hidden == count.total
     for layer in dict.fromkeys(layer_kinds(arch)):
-        one, cut = (layer_parameters(arch, layer, tp=t) for t in (1, tp))
+        one, cut = (layer_parameters(arch, layer, Cut(tp=t)) for t in (1, tp))
         assert one.dense / tp <= cut.dense * (1 + 1e-12) <= one.dense * (1 + 1e-9)
 
 
@@ -103,8 +104,8 @@ def test_layers_of_one_gpu_add_up_to_the_model(arch: Transformer, tp: int) -> No
 def test_what_is_kept_is_what_the_tensors_keep(arch: Transformer, tp: int, spread: bool, dtype: str) -> None:
     """Every kept tensor is one that some operator of the layer keeps, and the other way round."""
     for layer in dict.fromkeys(layer_kinds(arch)):
-        kept = layer_activations(arch, layer, 512, 512, tp=tp, sequence_parallel=spread, dtype=dtype)
-        tensors = layer_tensors(arch, layer, 512, 512, kept, tp=tp, sequence_parallel=spread)
+        kept = layer_activations(arch, layer, 512, 512, Cut(tp=tp, sequence_parallel=spread), dtype=dtype)
+        tensors = layer_tensors(arch, layer, 512, 512, kept, Cut(tp=tp, sequence_parallel=spread))
         named = {tensors.groups.get(t, t) for op in tensors.operators for t in op.keeps}
         assert set(kept) == named, layer
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from railwright.model import layer_operators
+from railwright.model import Cut, layer_operators
 from railwright.training import simulate
 from railwright.training.placement import place
 from railwright.training.result import StepResult
@@ -52,7 +52,7 @@ def test_experts_of_all_gpus_do_the_same_work_however_they_are_cut(
     tensor: int, expert: int, inside: int
 ) -> None:
     def flops(ep: int, cut: int) -> float:
-        found = layer_operators(MOE, "moe", 8192, 1024, tp=tensor, ep=ep, expert_tp=cut).forward
+        found = layer_operators(MOE, "moe", 8192, 1024, Cut(tp=tensor, ep=ep, expert_tp=cut)).forward
         return sum(op.flops for op in found if op.name.startswith("experts"))
 
     assert flops(expert, inside) == pytest.approx(flops(1, 1))

@@ -10,9 +10,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
 from itertools import product
-from typing import Any
 
-from railwright.model import layer_activations, layer_operators, load_model
+from railwright.model import Cut, layer_activations, layer_operators, load_model
 from railwright.model.activations import DROPPED
 from railwright.model.architecture import Transformer
 from railwright.model.narrow import Scaling
@@ -41,23 +40,14 @@ def architectures() -> Iterator[Transformer]:
     yield from (load_model(name) for name in ("deepseek-v3.2", "gpt-oss-20b", "glm-5", "gemma-3-27b"))
 
 
-def ways(arch: Transformer) -> Iterator[tuple[Layer, dict[str, Any]]]:
-    """Every kind of layer of a model, and however it runs."""
+def ways(arch: Transformer) -> Iterator[tuple[Layer, Cut, str]]:
+    """Every kind of layer of a model, and however it runs; the format of its products."""
     attentions = ("flash",) if arch.index_topk else ("flash", "unfused")
     for kind, (dtype, scaling), attention, unfused, stored in product(
         kinds_present(arch), FORMATS, attentions, UNFUSED, (False, True)
     ):
         narrow = scaling if attention == "flash" and not arch.index_topk else ""
-        yield (
-            kind,
-            {
-                "dtype": dtype,
-                "narrow": narrow,
-                "stored": stored,
-                "attention": attention,
-                "unfused": unfused,
-            },
-        )
+        yield kind, Cut(narrow=narrow, stored=stored, attention=attention, unfused=unfused), dtype
 
 
 @cache
@@ -65,8 +55,8 @@ def operators() -> frozenset[str]:
     """Names of the operators of all layers, however they run."""
     found: set[str] = set()
     for arch in architectures():
-        for kind, how in ways(arch):
-            layer = layer_operators(arch, kind, 256, 256, modules=PARTS, **how)
+        for kind, cut, dtype in ways(arch):
+            layer = layer_operators(arch, kind, 256, 256, cut, dtype=dtype, modules=PARTS)
             every = (layer.forward, layer.backward_input, layer.backward_weight, layer.recomputed)
             found |= {op.name for some in every for op in some}
     return frozenset(found)
@@ -84,8 +74,8 @@ def kept_tensors() -> frozenset[str]:
     return frozenset(
         name
         for arch in architectures()
-        for kind, how in ways(arch)
-        for name in layer_activations(arch, kind, 256, 256, **how)
+        for kind, cut, dtype in ways(arch)
+        for name in layer_activations(arch, kind, 256, 256, cut, dtype=dtype)
     )
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from railwright.model import count_parameters, layer_parameters
+from railwright.model import Cut, count_parameters, layer_parameters
 from railwright.model.architecture import Transformer
 from railwright.model.operators import layer_operators
 from railwright.model.pattern import layer_kinds
@@ -52,7 +52,7 @@ def test_stages_hold_the_models_layers_in_order(
     count, kinds = count_parameters(arch), layer_kinds(arch)
     experts = sum(shape.expert_total for shape in shapes) * tensor * expert
     assert experts == pytest.approx(kinds.count("moe") * arch.experts * count.expert)
-    whole = sum(layer_parameters(arch, kind, tp=tensor).dense for kind in kinds)
+    whole = sum(layer_parameters(arch, kind, Cut(tp=tensor)).dense for kind in kinds)
     assert sum(sum(map(sum, shape.dense)) for shape in shapes) == pytest.approx(whole)
 
 

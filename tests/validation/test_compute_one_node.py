@@ -12,6 +12,7 @@ import pytest
 from railwright import catalog
 from railwright.compute import kernel_times
 from railwright.model import (
+    Cut,
     Transformer,
     count_parameters,
     head_operators,
@@ -41,9 +42,8 @@ def mpt(layers, hidden, heads):
 
 def compute_time(arch, gpu, rows, sequence, microbatches, dtype="bf16", repeats=0, tp=1):
     """All kernels of one step of one GPU under data parallelism over 8 with sharded optimiser states. [s]"""
-    cut = {"tp": tp, "sequence_parallel": tp > 1}
-    layer = layer_operators(arch, "dense", rows, sequence, dtype=dtype, **cut)
-    head = head_operators(arch, rows, **cut)
+    layer = layer_operators(arch, "dense", rows, sequence, Cut(tp, sequence_parallel=tp > 1), dtype=dtype)
+    head = head_operators(arch, rows, tp=tp, sequence_parallel=tp > 1)
     layers = kernel_times([*layer.forward, *layer.backward_input, *layer.backward_weight], gpu)
     layers += repeats * kernel_times(layer.forward, gpu)
     ends = kernel_times([*head.forward, *head.backward_input, *head.backward_weight], gpu)

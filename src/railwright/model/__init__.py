@@ -7,6 +7,7 @@ from railwright.model.activations import (
 )
 from railwright.model.adam import AdamTypes, optimizer_bytes, optimizer_operators
 from railwright.model.architecture import Operator, Transformer
+from railwright.model.cut import Cut
 from railwright.model.ends import embedding_operators, head_operators
 from railwright.model.flops import ForwardBackward, flops_per_token
 from railwright.model.hf_config import bundled_models, load_model, parse_config
@@ -21,6 +22,7 @@ from railwright.model.parameters import (
 
 __all__ = [
     "AdamTypes",
+    "Cut",
     "ForwardBackward",
     "GpuParameters",
     "LayerOperators",

@@ -6,6 +6,7 @@ from typing import Literal
 
 from railwright.errors import PlanError
 from railwright.model.architecture import Transformer
+from railwright.model.cut import WHOLE, CoreAttention, Cut, check_cut
 from railwright.model.eager import Part
 from railwright.model.eager_kept import GATES, operation_by_operation
 from railwright.model.flops import gate_width, value_width
@@ -15,7 +16,6 @@ from railwright.model.mixer_operators import mixer_keeps
 from railwright.model.mixers import mixer_of
 from railwright.model.narrow import NARROW, Scaling
 from railwright.model.norms import more_by_norm
-from railwright.model.operators import CoreAttention, Cut, check_cut
 from railwright.model.pattern import PARTS, Layer, is_routed, made_as
 from railwright.model.sparse_kept import sparse_kept
 from railwright.model.tensor_lists import NARROW_OUTPUT, NARROW_QKV, PROJECTED_INPUT, QKV, STORED, Kept
@@ -68,35 +68,25 @@ def layer_activations(
     layer: Layer,
     rows: float,
     sequence: int,
+    cut: Cut = WHOLE,
     *,
-    tp: int = 1,
-    sequence_parallel: bool = False,
-    ep: int = 1,
-    expert_tp: int | None = None,
-    imbalance: float = 1.0,
     recompute: Recompute = "none",
     modules: tuple[str, ...] = ("core_attn",),
-    attention: CoreAttention = "flash",
     dropout: float = 0.0,
     dtype: str = "bf16",
-    narrow: Scaling = "",
-    stored: bool = False,
-    unfused: tuple[Part, ...] = (),
 ) -> dict[str, float]:
     """Bytes one layer keeps for one microbatch on one GPU, tensor by tensor. [byte]
 
     rows       tokens of the microbatch in the tensor-parallel group (micro_batch * sequence, over the
                context-parallel size)
-    attention  'flash' keeps the output and one fp32 log-sum-exp per head and row; 'unfused' keeps the softmax
-               of the scores, dropout's mask and its output (SCORE_BYTES)
+    cut        attention 'flash' keeps the output and one fp32 log-sum-exp per head and row, 'unfused' the
+               softmax of the scores, dropout's mask and its output (SCORE_BYTES); `narrow` attention keeps
+               copies of its own, which computing the 16-bit ones again does not free (`narrow.NARROW`);
+               `unfused` parts keep more (`eager_kept`)
     dropout    masks of one byte per element are kept where it is above 0
     recompute  'selective' drops what `modules` compute again (DROPPED; 'ops' keeps the outputs of attention
                and of every second product, and the layer's input); 'full' keeps the layer's input only
     dtype      of the linear layers' products; their inputs are kept in it (KEPT_INPUT), all else in 16 bits
-    narrow     how attention scales what it multiplies in 8 bits, of which it keeps copies of its own, which
-               computing the 16-bit ones again does not free (`narrow.NARROW`)
-    stored     what gated activations read is kept in 8 bits (STORED_BYTES)
-    unfused    parts that run one kernel per operation, some of which keep more (`eager_kept`)
 
     Kept is the input of every operator whose backward needs it.  For GPT with dropout in 16 bits this is
     Korthikanti et al. 2022 (arXiv 2205.05198), section 4: rows*hidden*(34 + 5*heads*sequence/hidden) split as
@@ -106,22 +96,21 @@ def layer_activations(
     (Megatron-LM since core 0.11).
     Raises PlanError where the layer cannot be cut so.
     """
-    check_cut(arch, layer, Cut(tp, sequence_parallel, ep, expert_tp, imbalance))
+    check_cut(arch, layer, cut)
     arch = made_as(arch, layer)
-    split = tp if sequence_parallel else 1
+    tp, split = cut.tp, cut.split
     if recompute == "full":
         return {"layer input": rows * ELEMENT * arch.hidden / split}
     mixer, mlp = PARTS[layer]
     again = modules if recompute == "selective" else ()
-    if "core_attn" in again:
-        narrow = ""
-    kept = _attention(arch, sequence, tp, split, attention, dtype, narrow) if mixer == "attention" else []
+    narrow = "" if "core_attn" in again else cut.narrow
+    kept = _attention(arch, sequence, cut, dtype, narrow) if mixer == "attention" else []
     if mixer == "linear":
         kept = _mixer(arch, tp, dtype)
     if mlp == "dense":
         kept += _mlp(arch, tp, dtype)
     elif mlp == "moe":
-        kept += _experts(arch, tp, expert_tp or tp, imbalance, dtype)
+        kept += _experts(arch, tp, cut.expert_tp or tp, cut.imbalance, dtype)
     if arch.norms_per_layer == 1:
         # one norm serves attention and MLP: its input and output are kept once
         kept = [k for k in kept if k.name not in ("mlp norm input", "mlp norm output")]
@@ -131,13 +120,13 @@ def layer_activations(
         more = (arch.norms_per_layer - 2) * ELEMENT * arch.hidden
         kept += [Kept("output norm inputs", more, spread=True)]
     gone = _dropped(arch, layer, modules) if recompute == "selective" else frozenset[str]()
-    kept = operation_by_operation(kept, arch, unfused, gone)
+    kept = operation_by_operation(kept, arch, cut.unfused, gone)
     if narrow:
         kept = [_in_narrow(k, narrow) for k in kept]
-    if stored:
+    if cut.stored:
         kept = [_stored(k, again) for k in kept]
     if recompute == "selective" and "ops" in modules:
-        kept = _every_second(arch, layer, sequence, tp, attention)
+        kept = _every_second(arch, layer, sequence, tp, cut.attention)
     return {k.name: rows * k.bytes / (split if k.spread else 1) for k in kept if k.name not in gone}
 
 
@@ -145,14 +134,10 @@ def layer_gradient_bytes(
     arch: Transformer,
     layer: Layer,
     rows: float,
+    cut: Cut = WHOLE,
     *,
-    tp: int = 1,
-    sequence_parallel: bool = False,
-    expert_tp: int | None = None,
-    imbalance: float = 1.0,
     dtype: str = "bf16",
     trains: bool = True,
-    stored: bool = False,
 ) -> float:
     """Activation gradients alive at once, at most, in one layer's backward pass. [byte]
 
@@ -161,22 +146,22 @@ def layer_gradient_bytes(
     it is before their products, where rows are sorted by expert again: their gradients are there twice
     (Megatron-LM, core/transformer/moe/token_dispatcher.py, combine_preprocess).
 
+    cut     `stored`: the activation's input was kept in 8 bits and is there in 16 again
     trains  whether the second product has a weight gradient; a frozen one keeps no input
-    stored  the activation's input was kept in 8 bits and is there in 16 again
     """
     keep = KEPT_INPUT.get(dtype, ELEMENT) if trains else 0.0
     up = 2 if arch.gated else 1
-    split = tp if sequence_parallel else 1
+    tp = cut.tp
 
     def behind(width: float, received: float) -> float:
-        return received * (ELEMENT * (up + 1 + up * stored) - keep) * width
+        return received * (ELEMENT * (up + 1 + up * cut.stored) - keep) * width
 
-    flowing = ELEMENT * arch.hidden / split
+    flowing = ELEMENT * arch.hidden / cut.split
     mlp = PARTS[layer].mlp
     if mlp != "moe":
         return rows * (flowing + (behind(arch.ffn / tp, 1.0) if mlp else 0.0))
-    etp = expert_tp or tp
-    received = arch.experts_per_token * etp / tp * imbalance
+    etp = cut.expert_tp or tp
+    received = arch.experts_per_token * etp / tp * cut.imbalance
     sorted_rows = received * ELEMENT * arch.expert_width
     return rows * (flowing + sorted_rows + max(behind(arch.expert_ffn / etp, received), sorted_rows))
 
@@ -201,15 +186,9 @@ def head_activation_bytes(
     return rows * (inputs + LOGIT_BYTES[loss] * arch.vocab / tp)
 
 
-def _attention(
-    arch: Transformer,
-    sequence: int,
-    tp: int,
-    split: int,
-    kind: CoreAttention,
-    dtype: str,
-    scaling: Scaling,
-) -> list[Kept]:
+def _attention(arch: Transformer, sequence: int, cut: Cut, dtype: str, scaling: Scaling) -> list[Kept]:
+    """What attention keeps a row; `scaling` in 8 bits, if they are not computed again."""
+    tp, kind = cut.tp, cut.attention
     keep = KEPT_INPUT.get(dtype, ELEMENT)
     narrow = dtype in KEPT_INPUT
     heads = arch.heads / tp
@@ -219,7 +198,7 @@ def _attention(
         copies = 2 if narrow else 1
         kept += [Kept("attention norm output", copies * keep * arch.hidden, spread=True)]
         if arch.index_topk:
-            found = sparse_kept(arch, sequence, tp, split, keep)
+            found = sparse_kept(arch, sequence, tp, cut.split, keep)
             return [*kept, *(Kept(*one) for one in found), _scores(kind, sequence, heads)]
         latent = arch.q_lora + arch.kv_lora
         kept += [

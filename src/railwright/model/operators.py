@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
 
-from railwright.errors import PlanError
 from railwright.model.architecture import Operator, Transformer
+from railwright.model.cut import WHOLE, Cut, check_cut
 from railwright.model.eager import Part, expert_choice, rotary
 from railwright.model.flops import gate_width, score_flops_per_key, value_columns, value_width
 from railwright.model.kernels import (
@@ -28,21 +27,12 @@ from railwright.model.kernels import (
     windowed_attention,
 )
 from railwright.model.mixer_operators import mixer_blocks
-from railwright.model.mixers import check_mixer
 from railwright.model.mlp_kernels import from_latents, to_latents, two_products
-from railwright.model.narrow import NARROW, Scaling, beside_narrow
+from railwright.model.narrow import NARROW, beside_narrow
 from railwright.model.norms import layer_norm, norm, splits_norms
 from railwright.model.pattern import PARTS, Layer, made_as
 from railwright.model.recompute import part_of, run_again
-from railwright.model.sparse import (
-    check_sparse,
-    chosen_attention,
-    indexer,
-    latent_queries,
-    latent_values,
-)
-
-CoreAttention = Literal["flash", "unfused", "unfused without dropout"]
+from railwright.model.sparse import chosen_attention, indexer, latent_queries, latent_values
 
 COUNT_LAUNCHES = 13
 """Kernels and copies that find out how many tokens go where: sums per expert and per rank, slices, and four
@@ -74,49 +64,15 @@ class LayerOperators:
     dispatched: float = 0.0
 
 
-@dataclass(frozen=True)
-class Cut:
-    """How one layer is cut over GPUs.
-
-    tp         tensor-parallel size; divides heads and MLP width
-    sequence_parallel  norms and residuals on rows/tp of the rows
-    ep         expert-parallel size: experts/ep live on one GPU
-    expert_tp  tensor-parallel size inside an expert; None means tp, as in Megatron
-    imbalance  tokens of the busiest GPU's experts over the mean, >= 1
-    attention  'flash' computes the core attention in one kernel, 'unfused' writes the scores to memory
-    unfused    parts that run one kernel per operation (`eager`)
-    narrow     how attention scales operands in 8 bits; '' in 16 bits
-    stored     what a gated activation reads is kept in 8 bits
-    """
-
-    tp: int = 1
-    sequence_parallel: bool = False
-    ep: int = 1
-    expert_tp: int | None = None
-    imbalance: float = 1.0
-    attention: CoreAttention = "flash"
-    unfused: tuple[Part, ...] = ()
-    narrow: Scaling = ""
-    stored: bool = False
-
-
 def layer_operators(
     arch: Transformer,
     layer: Layer,
     rows: int,
     sequence: int,
+    cut: Cut = WHOLE,
     *,
-    tp: int = 1,
-    sequence_parallel: bool = False,
-    ep: int = 1,
-    expert_tp: int | None = None,
-    imbalance: float = 1.0,
     dtype: str = "bf16",
-    narrow: Scaling = "",
-    stored: bool = False,
-    attention: CoreAttention = "flash",
     modules: tuple[str, ...] = ("core_attn",),
-    unfused: tuple[Part, ...] = (),
 ) -> LayerOperators:
     """The operators one GPU runs for one layer of one microbatch.
 
@@ -124,18 +80,13 @@ def layer_operators(
     rows      tokens of the microbatch in the tensor-parallel group (micro_batch * sequence)
     sequence  tokens in one sequence
     dtype     of the linear layers ('bf16', 'fp16', 'fp8', …); attention and router stay in 16 bits
-    narrow    how attention scales what it multiplies in 8 bits (`narrow.NARROW`); '' in 16 bits; 'flash' only
-    stored    what a gated activation reads is kept in 8 bits for its backward pass (`mlp_kernels.storing`)
-    attention 'flash', or 'unfused' as in software before 2023
     modules   parts of a layer that selective recomputation runs again (`recompute.MODULES`)
-    unfused   parts that run as eager PyTorch does, one kernel per operation (`eager`)
 
     FlashAttention's FLOPs count the causal half; with sliding windows the layer is the mean of windowed and
     full ones (two operators), so a sum over all layers is right.  Where tp exceeds the key/value heads, these
     are replicated.
     Raises PlanError where the layer cannot be cut so.
     """
-    cut = Cut(tp, sequence_parallel, ep, expert_tp, imbalance, attention, unfused, narrow, stored)
     check_cut(arch, layer, cut)
     arch = made_as(arch, layer)
     mixer, mlp = PARTS[layer]
@@ -149,7 +100,7 @@ def layer_operators(
         blocks += _mlp(arch, rows, cut, dtype)
     elif mlp == "moe":
         etp = cut.expert_tp or cut.tp
-        dispatched = rows * arch.experts_per_token * etp / cut.tp * imbalance
+        dispatched = rows * arch.experts_per_token * etp / cut.tp * cut.imbalance
         blocks += _experts(arch, rows, cut, dtype, dispatched)
     forward = tuple(b.forward for b in blocks)
     backward = tuple(op for b in reversed(blocks) for op in b.backward_input)
@@ -161,50 +112,6 @@ def layer_operators(
         parts = {"qkv projection": keys, "mlp up": 0.5}
         again += tuple(part_of(op, parts[op.name]) for op in forward if op.name in parts)
     return LayerOperators(forward, backward, weight, again, dispatched)
-
-
-def check_cut(arch: Transformer, layer: Layer, cut: Cut) -> None:
-    """Raise PlanError, with what would work, where a layer cannot be cut so."""
-    arch = made_as(arch, layer)
-    mixer, mlp = PARTS[layer]
-    if mixer == "attention":
-        _check_heads(arch, cut)
-    elif mixer == "linear":
-        check_mixer(arch, cut.tp)
-    if mlp == "dense":
-        _check_width(arch, "MLP width", arch.ffn, cut.tp)
-    elif mlp == "moe":
-        _check_experts(arch, cut)
-
-
-def _check_heads(arch: Transformer, cut: Cut) -> None:
-    heads, kv = arch.heads, arch.kv_heads
-    if heads % cut.tp:
-        raise PlanError(
-            f"{arch.name}: tensor parallel {cut.tp} does not divide its {heads} attention heads; "
-            f"sizes that do: {_divisors(heads)}."
-        )
-    if arch.attention == "gqa" and kv % cut.tp and cut.tp % kv:
-        raise PlanError(
-            f"{arch.name}: tensor parallel {cut.tp} neither divides nor is a multiple of its {kv} "
-            f"key/value heads; choose one of {_divisors(kv)} or a multiple of {kv}."
-        )
-    check_sparse(arch, cut.attention, bool(cut.narrow))
-    if arch.attention == "mla" and arch.attention_gate:
-        raise PlanError(f"{arch.name}: gates on the outputs of latent attention are not modelled.")
-
-
-def _check_experts(arch: Transformer, cut: Cut) -> None:
-    if not arch.is_moe:
-        raise PlanError(f"{arch.name} has no experts: ask for its 'dense' layer.")
-    if arch.experts % cut.ep:
-        raise PlanError(
-            f"{arch.name}: expert parallel {cut.ep} does not divide its {arch.experts} experts; "
-            f"sizes that do: {_divisors(arch.experts)}."
-        )
-    _check_width(arch, "expert width", arch.expert_ffn, cut.expert_tp or cut.tp)
-    if cut.imbalance < 1.0:
-        raise PlanError(f"expert imbalance {cut.imbalance:g} is below 1: it is busiest over mean.")
 
 
 def _attention(arch: Transformer, rows: int, sequence: int, cut: Cut, dtype: str) -> list[Block]:
@@ -385,15 +292,3 @@ def second_block(names: Sequence[str]) -> int:
     end where there are none."""
     found = (i for i, name in enumerate(names) if name.startswith(("mlp ", "router")))
     return next(found, len(names))
-
-
-def _check_width(arch: Transformer, what: str, width: int, parts: int) -> None:
-    if width % parts:
-        raise PlanError(
-            f"{arch.name}: tensor parallel {parts} does not divide its {what} of {width}; "
-            f"the largest size below it that does is {max(d for d in range(1, parts) if width % d == 0)}."
-        )
-
-
-def _divisors(n: int) -> str:
-    return ", ".join(str(d) for d in range(1, n + 1) if n % d == 0)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from railwright.model.architecture import Transformer
+from railwright.model.cut import WHOLE, Cut, check_cut
 from railwright.model.flops import attention_macs, index_macs, value_columns
 from railwright.model.mixers import mixer_parameters, replicated
-from railwright.model.operators import Cut, check_cut
 from railwright.model.pattern import PARTS, Layer, layer_kinds, made_as, num_layers, num_norms
 
 
@@ -104,17 +104,15 @@ def count_parameters(arch: Transformer) -> ParameterCount:
     )
 
 
-def layer_parameters(
-    arch: Transformer, layer: Layer, *, tp: int = 1, ep: int = 1, expert_tp: int | None = None
-) -> GpuParameters:
+def layer_parameters(arch: Transformer, layer: Layer, cut: Cut = WHOLE) -> GpuParameters:
     """Parameters of one layer that one GPU holds under tensor and expert parallelism.
 
     Matrices are cut tp ways; norms, the router, MLA's down-projections and key/value heads beyond the
-    cut are replicated.  Experts: experts/ep of them, each cut expert_tp ways (None means tp).
+    cut are replicated.  Experts: experts/ep of them, each cut expert_tp ways.
     Raises PlanError where the layer cannot be cut so.
     """
-    check_cut(arch, layer, Cut(tp=tp, ep=ep, expert_tp=expert_tp))
-    arch = made_as(arch, layer)
+    check_cut(arch, layer, cut)
+    arch, tp = made_as(arch, layer), cut.tp
     mixer, mlp = PARTS[layer]
     held: float = num_norms(arch, layer) * norm_parameters(arch)
     if mixer == "attention":
@@ -124,7 +122,7 @@ def layer_parameters(
         held += replicated(arch) + (mixer_parameters(arch) - replicated(arch)) / tp
     if mlp != "moe":
         return GpuParameters(held + (_mlp(arch, arch.ffn) / tp if mlp else 0.0), 0.0)
-    experts = arch.experts / ep * _expert(arch) / (expert_tp or tp)
+    experts = arch.experts / cut.ep * _expert(arch) / (cut.expert_tp or tp)
     held += norms_of_experts(arch) * norm_parameters(arch)
     return GpuParameters(held + _router(arch) + _shared(arch) / tp, experts)
 

@@ -12,10 +12,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from railwright.model.architecture import Transformer
+from railwright.model.cut import WHOLE, CoreAttention, Cut
 from railwright.model.flops import gate_width, value_width
 from railwright.model.kernels import ELEMENT
 from railwright.model.norms import ENDS, WORKING
-from railwright.model.operators import CoreAttention
 from railwright.model.pattern import PARTS, Layer, made_as
 from railwright.model.sparse_kept import sparse_latents, sparse_values
 from railwright.model.tensor_lists import (
@@ -41,13 +41,8 @@ def layer_tensors(
     rows: float,
     sequence: int,
     kept: Mapping[str, float],
+    cut: Cut = WHOLE,
     *,
-    tp: int = 1,
-    sequence_parallel: bool = False,
-    ep: int = 1,
-    expert_tp: int | None = None,
-    imbalance: float = 1.0,
-    attention: CoreAttention = "flash",
     exchanged: bool = False,
     working: float = 0.0,
     stays: tuple[str, ...] = (),
@@ -64,11 +59,11 @@ def layer_tensors(
     (megatron/model/transformer.py).  Tensors below a megabyte are left out.
     """
     arch = made_as(arch, layer)
-    tape = Tape(arch, rows, kept, tp, tp if sequence_parallel else 1, stays)
+    tape = Tape(arch, rows, kept, cut.tp, cut.split, stays)
     mixer, mlp = PARTS[layer]
     before, out = INPUT, "mlp norm input" if mlp else OUTPUT
     if mixer == "attention":
-        before = tape.attention(attention, sequence, exchanged, working, out)
+        before = tape.attention(cut.attention, sequence, exchanged, working, out)
     elif mixer == "linear":
         before = linear_mixer(tape, out)
     else:
@@ -76,7 +71,7 @@ def layer_tensors(
     if mlp == "dense":
         tape.mlp(before)
     elif mlp == "moe":
-        experts(tape, before, ep, expert_tp or tp, imbalance)
+        experts(tape, before, cut.ep, cut.expert_tp or cut.tp, cut.imbalance)
     return tape.done()
 
 

@@ -7,18 +7,18 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
 
-from railwright.model import layer_activations, layer_gradient_bytes, layer_operators
+from railwright.model import Cut, layer_activations, layer_gradient_bytes, layer_operators
 from railwright.model.activations import Recompute
 from railwright.model.architecture import Operator, Transformer
 from railwright.model.kernels import ELEMENT
 from railwright.model.mixer_operators import mixer_working
-from railwright.model.operators import CoreAttention
 from railwright.model.pattern import PARTS, Layer, is_routed, made_as
 from railwright.model.sparse_kept import index_logits
 from railwright.model.tensor_lists import BEFORE_EXCHANGE, NARROW_OUTPUT, STORED
 from railwright.spec.training import TrainingJob
 from railwright.training.chunk_activations import Kept, chunk_kept, layer_at_work
 from railwright.training.constants import constant
+from railwright.training.cut import cut_in_memory
 from railwright.training.deepspeed import gradient_on_its_way, received_kept, sent_kept
 from railwright.training.end_activations import (
     OF_HEAD,
@@ -27,12 +27,11 @@ from railwright.training.end_activations import (
     head_waiting,
     joined_kept,
 )
-from railwright.training.eras import eager_parts, era_of
+from railwright.training.eras import era_of
 from railwright.training.gathers import gathered_whole
 from railwright.training.lora_kept import adapters_keep, is_needed, of_mlp
-from railwright.training.narrow import scaling_of
 from railwright.training.schedule import SHARED, in_pairs, order_name, route_of
-from railwright.training.sizes import sequence_ranks, tokens_of
+from railwright.training.sizes import sequence_ranks, tokens_of, weights_cut
 from railwright.training.stages import StageShape
 
 SCORE_BYTES = 4.0
@@ -177,19 +176,11 @@ def layer_kept_parts(
         kind,
         tokens_of(job),
         job.sequence,
-        tp=layout.tensor,
-        sequence_parallel=layout.sequence_parallel,
-        ep=layout.expert if is_routed(kind) else 1,
-        expert_tp=layout.expert_tensor if is_routed(kind) else None,
-        imbalance=job.expert_load if is_routed(kind) else 1.0,
+        cut_in_memory(job, kind),
         recompute=recompute,
         modules=layout.recompute_modules,
-        attention=attention_kept(job),
         dropout=era_of(job).dropout,
         dtype="bf16" if job.lora else job.dtype,
-        narrow=scaling_of(job),
-        stored=job.activation_input_dtype == "fp8",
-        unfused=eager_parts(job),
     )
     if recompute == "full":
         return kept
@@ -220,18 +211,13 @@ def _hidden_states(job: TrainingJob, arch: Transformer) -> float:
 def _gradients(job: TrainingJob, arch: Transformer, kind: Layer) -> float:
     """Activation gradients alive at once, at most, [byte]: behind the MLP, or where the mixer works, when
     the MLP's tensors are gone."""
-    layout = job.layout
     behind = layer_gradient_bytes(
         arch,
         kind,
         tokens_of(job),
-        tp=layout.tensor,
-        sequence_parallel=layout.sequence_parallel,
-        expert_tp=layout.expert_tensor if is_routed(kind) else None,
-        imbalance=job.expert_load if is_routed(kind) else 1.0,
+        cut_in_memory(job, kind),
         dtype="bf16" if job.lora else job.dtype,
         trains=job.lora is None or (not is_routed(kind) and "mlp down" in job.lora.targets),
-        stored=job.activation_input_dtype == "fp8",
     )
     working = _mixing(job, arch, kind)
     if not working:
@@ -248,15 +234,10 @@ def _mixing(job: TrainingJob, arch: Transformer, kind: Layer) -> float:
         return 0.0
     if mixer == "linear":
         return tokens_of(job) * mixer_working(arch, tensor)[1]
-    if attention_kept(job) != "flash":
+    if cut_in_memory(job, kind).attention != "flash":
         # the gradient of the softmax or of its dropped output, which has gone when the other comes
         return ELEMENT * tokens_of(job) * job.sequence * made_as(arch, kind).heads / tensor
     return scores_once(job, arch) or index_logits(made_as(arch, kind), tokens_of(job), job.sequence)
-
-
-def attention_kept(job: TrainingJob) -> CoreAttention:
-    """How the core attention runs, as far as what it keeps is concerned."""
-    return "flash" if era_of(job).scores_once else era_of(job).attention
 
 
 def scores_once(job: TrainingJob, arch: Transformer) -> float:
@@ -296,17 +277,12 @@ def _weights(job: TrainingJob, arch: Transformer, kinds: list[Layer]) -> set[tup
 
 def weight_products(job: TrainingJob, arch: Transformer, kind: Layer) -> tuple[Operator, ...]:
     """Products that make the gradients of a layer's weights on one GPU: one of each is m x n large."""
-    layout = job.layout
-    if is_routed(kind):
-        return _weight_products(arch, kind, layout.tensor, layout.expert, layout.expert_tensor)
-    return _weight_products(arch, kind, layout.tensor, 1, None)
+    return _weight_products(arch, kind, weights_cut(job.layout, kind))
 
 
 @lru_cache(maxsize=1024)
-def _weight_products(
-    arch: Transformer, kind: Layer, tp: int, ep: int, expert_tp: int | None
-) -> tuple[Operator, ...]:
-    return layer_operators(arch, kind, tp, tp, tp=tp, ep=ep, expert_tp=expert_tp).backward_weight
+def _weight_products(arch: Transformer, kind: Layer, cut: Cut) -> tuple[Operator, ...]:
+    return layer_operators(arch, kind, cut.tp, cut.tp, cut).backward_weight
 
 
 def _neighbours(shape: StageShape) -> int:

@@ -15,7 +15,7 @@ from railwright.catalog import load_catalog
 from railwright.catalog.parts import Gpu
 from railwright.compute.time import kernel_times, peak_rate
 from railwright.errors import PlanError
-from railwright.model import layer_operators
+from railwright.model import Cut, layer_operators
 from railwright.model.architecture import Transformer
 from railwright.model.pattern import layer_kinds
 from railwright.training.constants import model_of
@@ -34,7 +34,7 @@ def kernel_share(arch: Transformer, sequence: int, gpu: Gpu, dtype: str) -> floa
     flops = seconds = 0.0
     ep = gcd(arch.experts, EXPERT_PARALLEL) if arch.is_moe else 1
     for kind, count in Counter(layer_kinds(arch)).items():
-        layer = layer_operators(arch, kind, sequence, sequence, ep=ep, dtype=dtype)
+        layer = layer_operators(arch, kind, sequence, sequence, Cut(ep=ep), dtype=dtype)
         operators = (*layer.forward, *layer.backward_input, *layer.backward_weight)
         flops += count * sum(op.flops for op in operators)
         seconds += count * kernel_times(operators, gpu)

@@ -21,8 +21,9 @@ from railwright.model.pattern import Layer, is_routed
 from railwright.model.tensor_lists import with_received
 from railwright.model.tensors import layer_tensors
 from railwright.spec.training import TrainingJob
-from railwright.training.activations import attention_kept, layer_kept_parts, scores_once
+from railwright.training.activations import layer_kept_parts, scores_once
 from railwright.training.allocator import Requests, play
+from railwright.training.cut import cut_in_memory
 from railwright.training.deepspeed import runs_engine
 from railwright.training.eras import era_of
 from railwright.training.gathers import gathered_whole
@@ -274,12 +275,7 @@ def _plan(job: TrainingJob, arch: Transformer, kind: Layer, recompute: Recompute
         tokens_of(job),
         job.sequence,
         whole,
-        tp=layout.tensor,
-        sequence_parallel=layout.sequence_parallel,
-        ep=layout.expert if is_routed(kind) else 1,
-        expert_tp=layout.expert_tensor if is_routed(kind) else None,
-        imbalance=job.expert_load if is_routed(kind) else 1.0,
-        attention=attention_kept(job),
+        cut_in_memory(job, kind),
         working=scores_once(job, arch),
         exchanged=layout.context > 1 and layout.context_kind == "all-to-all",
         stays=gathered_whole(job, arch, kind),

@@ -15,9 +15,9 @@ from typing import Any, Literal
 
 from railwright.catalog.parts import Gpu
 from railwright.compute.profile import Profile, Row
+from railwright.model.cut import CoreAttention
 from railwright.model.eager import Loss, Part
 from railwright.model.logits import KeptLoss
-from railwright.model.operators import CoreAttention
 from railwright.shipped import read_data
 from railwright.spec.training import Software, TrainingJob
 from railwright.training.constants import width_of

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from railwright.catalog.parts import Gpu
 from railwright.model import embedding_operators, head_operators, layer_operators
 from railwright.model.architecture import Transformer
@@ -14,11 +16,11 @@ from railwright.training.blockwise import PRODUCTS, product_dtype, with_block_ca
 from railwright.training.casts import compiled_casts, with_casts
 from railwright.training.communication import gradient_bytes
 from railwright.training.costs import on_context_ranks
+from railwright.training.cut import cut_of
 from railwright.training.eras import eager_parts, era_of, loss_of
 from railwright.training.fused import fused_by, summing_gradients
 from railwright.training.input_casts import casts_inputs, with_gathered_casts, with_input_casts
 from railwright.training.lora import linears, with_adapters
-from railwright.training.narrow import scaling_of
 from railwright.training.one_copy import ACTIVATIONS, has_one_copy, with_one_copy
 from railwright.training.packing import attended, samples_of
 from railwright.training.recompute import needed
@@ -28,22 +30,15 @@ from railwright.training.sizes import rows_of
 def operators_of(job: TrainingJob, arch: Transformer, kind: Layer, gpu: Gpu) -> LayerOperators:
     """Operators of one layer for one microbatch on one GPU."""
     layout, routed = job.layout, is_routed(kind)
+    cut = replace(cut_of(job, kind), unfused=unfused_of(job, arch))
     operators = layer_operators(
         arch,
         kind,
         rows_of(job),
         attended(job),
-        tp=layout.tensor,
-        sequence_parallel=layout.sequence_parallel and layout.tensor > 1,
-        ep=layout.expert if routed else 1,
-        expert_tp=layout.expert_tensor,
-        imbalance=job.expert_load if routed else 1.0,
+        cut,
         dtype=product_dtype(job),
-        narrow=scaling_of(job),
-        stored=job.activation_input_dtype == "fp8",
-        attention=era_of(job).attention,
         modules=layout.recompute_modules,
-        unfused=unfused_of(job, arch),
     )
     if not era_of(job).repeats:
         operators = needed(operators)
@@ -57,7 +52,7 @@ def operators_of(job: TrainingJob, arch: Transformer, kind: Layer, gpu: Gpu) -> 
         operators = with_input_casts(operators, job)
     operators = with_gathered_casts(operators, job, has_one_copy(job, gpu))
     if has_one_copy(job, gpu):
-        split = bool({"norm", "activation"} & set(unfused_of(job, arch)))
+        split = bool({"norm", "activation"} & set(cut.unfused))
         alone = ("mlp norm",) * routed + ("input norm",) * (arch.attention == "mla")
         alone += ACTIVATIONS * casts_inputs(job)
         operators = with_one_copy(operators, alone=alone, gated=arch.gated, split=split)

@@ -10,14 +10,14 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import lru_cache
 
-from railwright.model import layer_operators
+from railwright.model import Cut, layer_operators
 from railwright.model.architecture import Operator, Transformer
 from railwright.model.kernels import Block, elementwise, half, linear
 from railwright.model.operators import LayerOperators
-from railwright.model.pattern import Layer, is_routed, kinds_present
+from railwright.model.pattern import Layer, kinds_present
 from railwright.spec.lora import Lora, LoraTarget
 from railwright.spec.training import Layout, TrainingJob
-from railwright.training.sizes import sequence_ranks
+from railwright.training.sizes import sequence_ranks, weights_cut
 
 PRODUCTS: dict[LoraTarget, tuple[str, ...]] = {
     "qkv": ("qkv projection", "query projection", "query up", "key/value up"),
@@ -184,25 +184,21 @@ def adapter_parameters(
 
     apart  as in `linears`
     """
-    routed = is_routed(layer)
-    cut = (layout.tensor, layout.expert, layout.expert_tensor) if routed else (layout.tensor, 1, None)
-    return float(_thin_weights(arch, layer, *cut, lora.rank, lora.targets, apart))
+    return float(_thin_weights(arch, layer, weights_cut(layout, layer), lora.rank, lora.targets, apart))
 
 
 @lru_cache(maxsize=256)
 def _thin_weights(
     arch: Transformer,
     layer: Layer,
-    tp: int,
-    ep: int,
-    expert_tp: int | None,
+    cut: Cut,
     rank: int,
     targets: tuple[LoraTarget, ...],
     apart: bool,
 ) -> int:
     names, several = {name for target in targets for name in PRODUCTS[target]}, linears(arch, apart)
-    operators = layer_operators(arch, layer, tp, tp, tp=tp, ep=ep, expert_tp=expert_tp)
-    found = [(op, *_columns(op, rank, tp)) for op in operators.forward if op.name in names]
+    operators = layer_operators(arch, layer, cut.tp, cut.tp, cut)
+    found = [(op, *_columns(op, rank, cut.tp)) for op in operators.forward if op.name in names]
     return sum(several.get(op.name, 1) * op.k * inner + rank * outputs for op, inner, outputs in found)
 
 

@@ -16,18 +16,18 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import lru_cache
 
-from railwright.model import layer_operators
+from railwright.model import Cut, layer_operators
 from railwright.model.activations import KEPT_INPUT
 from railwright.model.architecture import Operator, Transformer
 from railwright.model.kernels import ELEMENT
 from railwright.model.norms import NORMALISED
-from railwright.model.pattern import PARTS, Layer, is_routed, made_as
+from railwright.model.pattern import PARTS, Layer, made_as
 from railwright.model.tensor_lists import PROJECTED_INPUT, LayerTensors
 from railwright.spec.lora import Lora, LoraTarget
 from railwright.spec.training import TrainingJob
 from railwright.training.eras import eager_parts, era_of
 from railwright.training.lora import MASKED, PRODUCTS, ROWS, input_ranks, linears, result_ranks
-from railwright.training.sizes import sequence_ranks
+from railwright.training.sizes import sequence_ranks, weights_cut
 
 FROZEN: dict[str, LoraTarget] = {
     "attention norm output": "qkv",
@@ -85,9 +85,9 @@ def adapters_keep(job: TrainingJob, arch: Transformer, layer: Layer, rows: float
         return {}
     found: dict[str, float] = {}
     modules = layout.recompute_modules if layout.recompute == "selective" else ()
-    cut = (layout.expert, layout.expert_tensor) if is_routed(layer) else (1, None)
+    cut = weights_cut(layout, layer)
     apart = linears(made_as(arch, layer), era_of(job).adapts_apart)
-    for target, products in _products(arch, layer, layout.tensor, *cut, modules).items():
+    for target, products in _products(arch, layer, cut, modules).items():
         if not products or target not in lora.targets:
             continue
         number = [apart.get(op.name, 1) for op in products]
@@ -108,10 +108,10 @@ def adapters_keep(job: TrainingJob, arch: Transformer, layer: Layer, rows: float
 
 @lru_cache(maxsize=256)
 def _products(
-    arch: Transformer, layer: Layer, tp: int, ep: int, expert_tp: int | None, modules: tuple[str, ...]
+    arch: Transformer, layer: Layer, cut: Cut, modules: tuple[str, ...]
 ) -> dict[LoraTarget, list[Operator]]:
     """Each target's products on one tensor rank, of those that do not run again."""
-    operators = layer_operators(arch, layer, tp, tp, tp=tp, ep=ep, expert_tp=expert_tp, modules=modules)
+    operators = layer_operators(arch, layer, cut.tp, cut.tp, cut, modules=modules)
     again = {op.name for op in operators.recomputed}
     stay = [op for op in operators.forward if op.name not in again]
     return {t: [op for op in stay if op.name in names] for t, names in PRODUCTS.items()}

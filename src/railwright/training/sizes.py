@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from railwright.fabric.graph import Fabric
+from railwright.model.cut import Cut
+from railwright.model.pattern import Layer, is_routed
 from railwright.spec.training import Layout, TrainingJob
 from railwright.training.divisors import divisors
 
@@ -134,3 +136,10 @@ def rows_of(job: TrainingJob) -> int:
 def microbatches(job: TrainingJob, data: int) -> int:
     """Microbatches of one step on one data-parallel rank."""
     return job.global_batch // (data * job.micro_batch)
+
+
+def weights_cut(layout: Layout, kind: Layer) -> Cut:
+    """How the weights of one layer of a kind are cut; how they run is nothing to them."""
+    if not is_routed(kind):
+        return Cut(tp=layout.tensor)
+    return Cut(tp=layout.tensor, ep=layout.expert, expert_tp=layout.expert_tensor)

@@ -11,13 +11,14 @@ from functools import cached_property
 from railwright.model import GpuParameters, count_parameters, layer_parameters, mtp_end_parameters
 from railwright.model.architecture import Transformer
 from railwright.model.parameters import norm_parameters
-from railwright.model.pattern import Layer, is_routed, layer_kinds
+from railwright.model.pattern import Layer, layer_kinds
 from railwright.spec.lora import Lora
 from railwright.spec.training import Layout, TrainingJob
 from railwright.training.eras import era_of
 from railwright.training.lora import adapter_parameters
 from railwright.training.route import Chunk
 from railwright.training.schedule import route_of
+from railwright.training.sizes import weights_cut
 
 
 @dataclass(frozen=True)
@@ -97,14 +98,7 @@ def stage_shapes(
     route = route_of(layout)
     kinds = layer_kinds(arch)
     held: dict[Layer, GpuParameters] = {
-        kind: layer_parameters(
-            arch,
-            kind,
-            tp=layout.tensor,
-            ep=layout.expert if is_routed(kind) else 1,
-            expert_tp=layout.expert_tensor,
-        )
-        for kind in dict.fromkeys(kinds)
+        kind: layer_parameters(arch, kind, weights_cut(layout, kind)) for kind in dict.fromkeys(kinds)
     }
     added: dict[Layer, float] = {
         kind: adapter_parameters(arch, kind, layout, lora, apart) if lora else 0.0
