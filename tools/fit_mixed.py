@@ -1,7 +1,8 @@
 """The mixed model of `fit_training`: every factor's logarithm is a sum of effects, each drawn towards zero.
 
-Effects are of all steps, GPU generation, GPU and width, the host's kind of CPU, era, and their combination;
-a combination without records gets the sum of what is known about its parts.
+Effects are of all steps, GPU generation, GPU and width, attention's kernels on a generation, the host's kind
+of CPU, era, and the combination of era, GPU and width; a combination without records gets the sum of what is
+known about its parts.
 """
 
 from __future__ import annotations
@@ -9,9 +10,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 
+from railwright.spec.training import Software
+from railwright.training.eras import eras
 from railwright.training.host import GRACE
 
 PARAMETERS = ("load", "attention", "memory", "gap", "host")
@@ -19,13 +23,17 @@ PARAMETERS = ("load", "attention", "memory", "gap", "host")
 change from release to release), kernels bound by memory, the gap between kernels, and launch times."""
 EFFECTS = {
     "all": {"load": 0.20, "attention": 0.10, "memory": 0.10, "gap": 2e-6, "host": 1.0},
-    "generation": {"load": 0.10, "attention": 0.05, "memory": 0.10, "gap": 0.0, "host": 0.0},
+    "generation": {"load": 0.10, "attention": 0.0, "memory": 0.10, "gap": 0.0, "host": 0.0},
+    "kernels": {"load": 0.0, "attention": 0.10, "memory": 0.0, "gap": 0.0, "host": 0.0},
     "gpu": {"load": 0.10, "attention": 0.0, "memory": 0.0, "gap": 0.0, "host": 0.0},
     "cpu": {"load": 0.0, "attention": 0.0, "memory": 0.0, "gap": 0.0, "host": 0.3},
     "era": {"load": 0.10, "attention": 0.10, "memory": 0.05, "gap": 2e-6, "host": 0.3},
     "cell": {"load": 0.05, "attention": 0.0, "memory": 0.0, "gap": 0.0, "host": 0.0},
 }
-"""Standard deviation of each effect's prior."""
+"""Standard deviation of each effect's prior.
+
+What attention takes beyond the load is its kernels': Triton's on A100 says nothing about Transformer Engine's
+on B200, so they share no effect but that of all steps."""
 NOISE = 0.05
 """Standard deviation of one record about its family's mean, and scale of the robust loss."""
 GUESTS = ("amd-",)
@@ -53,12 +61,16 @@ class Sample:
 
 
 def _names(cell: tuple[str, str]) -> dict[str, str]:
-    """Effect -> name; a generation's own cell has no GPU and no combination."""
+    """Effect -> name; a generation's own cell has no GPU and no combination.
+
+    The kernels of attention are those that an era prefers (`Era.flash`), or Transformer Engine's choice.
+    """
     era, key = cell
     gpu, width = key.split(" ")
     kin = GENERATIONS.get(gpu, gpu)
     cpu = "grace" if gpu.startswith(tuple(GRACE)) or kin.startswith(tuple(GRACE)) else "x86"
-    named = {"all": "", "generation": f"{kin} {width}", "cpu": cpu, "era": era}
+    flash = eras()[cast(Software, era)].flash
+    named = {"all": "", "generation": f"{kin} {width}", "kernels": f"{flash} {kin}", "cpu": cpu, "era": era}
     return named if gpu == kin else {**named, "gpu": key, "cell": f"{era} {key}"}
 
 

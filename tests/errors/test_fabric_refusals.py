@@ -55,10 +55,11 @@ def test_sizes_that_do_not_work(servers, network, said):
 def test_more_rails_than_a_spine_reaches():
     # 144 NIC ports are few; 72 rails are what 64-port switches cannot mesh
     text = refusal(2, server="gb300-nvl72", family="rail-optimised", tiers=3)
-    for part in ("72 leaves, one for each rail", "64 ports downwards reaches 32", "fat-tree"):
+    for part in ("72 leaves, one for each rail", "64 ports downwards reaches 32", "nics_per_tray", "fat-tree"):
         assert part in text
-    build = {"family": "fat-tree", "switch": "qm9700"}
-    assert fabric.build(Cluster(servers=2, server="gb300-nvl72", compute=ComputeNetwork(**build)), CATALOG)
+    for build in ({"family": "fat-tree"}, {"family": "rail-optimised", "nics_per_tray": 4}):
+        network = ComputeNetwork(switch="qm9700", **build)
+        assert fabric.build(Cluster(servers=2, server="gb300-nvl72", compute=network), CATALOG)
 
 
 def test_an_oversubscription_no_ports_divide():
