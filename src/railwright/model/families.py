@@ -8,6 +8,7 @@ from typing import Any
 from railwright.model import dense_families as dense
 from railwright.model import expert_families as moe
 from railwright.model import gated_families as gated
+from railwright.model import gemma_families as google
 from railwright.model import gpt_families as gpt
 from railwright.model import hybrid_families as hybrid
 from railwright.model import linear_families as linear
@@ -38,11 +39,11 @@ FAMILIES: dict[str, Family] = {
     "gpt2": dense.gpt2,
     "gpt_oss": moe.gpt_oss,
     "nemotron": dense.nemotron,
-    "gemma": dense.gemma,
-    "gemma2": dense.gemma2,
-    "gemma3_text": dense.gemma3,
-    "gemma4_text": dense.gemma4,
-    "gemma4_unified_text": dense.gemma4,
+    "gemma": google.gemma,
+    "gemma2": google.gemma2,
+    "gemma3_text": google.gemma3,
+    "gemma4_text": google.gemma4,
+    "gemma4_unified_text": google.gemma4,
     "llama4_text": moe.llama4,
     "grok-1": moe.grok,
     "git": residual.grok2,
@@ -108,7 +109,7 @@ FAMILIES: dict[str, Family] = {
     "nanochat": dense.nanochat,
     "helium": dense.helium,
     "persimmon": dense.persimmon,
-    "vaultgemma": dense.vaultgemma,
+    "vaultgemma": google.vaultgemma,
     "hyperclovax": dense.hyperclovax,
     "jais2": dense.nemotron,
     "cwm": dense.cwm,

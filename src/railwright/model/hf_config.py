@@ -26,6 +26,7 @@ from railwright.model.families import (
     Family,
 )
 from railwright.model.keys import Keys
+from railwright.model.layer_overrides import KEY, refuse_overrides
 from railwright.model.multimodal import language_part
 from railwright.model.nearest_families import nearest_families
 from railwright.model.unread import notes_of, refuse_unread
@@ -70,6 +71,8 @@ def parse_config(text: str, file: str, name: str) -> Transformer:
     kind = keys.raw("model_type")
     keys = keys.renamed(OTHER_NAMES.get(kind, {})).filled(OPTIONAL.get(kind, {}))
     arch = replace(family(keys, name), yarn=_yarn(keys))
+    if KEY in keys.unread():
+        refuse_overrides(keys, arch.layers)
     refuse_unread(keys, arch)
     keys.check(arch)
     arch = replace(arch, notes=notes_of(keys, whole), details=details_of(keys, arch))
