@@ -159,6 +159,22 @@ GEMMA = {"model_type": "gemma3_text", "sliding_window": 64, "num_hidden_layers":
         ),
         (
             {
+                "model_type": "deepseek_v2",
+                "kv_lora_rank": 32,
+                "qk_nope_head_dim": 16,
+                "qk_rope_head_dim": 8,
+                "v_head_dim": 16,
+                "moe_intermediate_size": 64,
+                "mlp_bias": True,
+            },
+            "mlp_bias",
+        ),
+        (
+            {"model_type": "hy_v3", "num_experts": 8, "moe_intermediate_size": 64, "mlp_bias": True},
+            "mlp_bias",
+        ),
+        (
+            {
                 "model_type": "mpt",
                 "d_model": 256,
                 "n_heads": 8,

@@ -131,6 +131,11 @@ def test_an_epsilon_is_that_of_the_kind_of_norms(kind: str, keys: dict[str, Any]
         # windowed layers have a base of their own
         ("gemma3_text", {"rope_theta": 1000000, "rope_local_base_freq": 10000}, 0.0),
         ("gemma3_text", {"rope_parameters": {"full_attention": {"rope_theta": 1e6}}}, 0.0),
+        (
+            "mimo_v2_flash",
+            {"rope_theta": 5e6, "swa_rope_theta": 1e4, "moe_intermediate_size": 64},
+            0.0,
+        ),
     ],
 )
 def test_a_base_of_rotary_positions_is_that_of_all_layers(

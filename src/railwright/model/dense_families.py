@@ -209,7 +209,7 @@ def internlm3(keys: Keys, name: str) -> Transformer:
     """InternLM 3: Llama's layers, other names of the biases."""
     biased = keys.flag("bias", False)
     projections = keys.flag("qkv_bias", keys.flag("attention_bias", False))
-    arch = replace(plain(keys, name), attention_bias=projections)
+    arch = replace(llama(keys, name), attention_bias=projections)
     return replace(arch, output_bias=biased, mlp_bias=biased) if keys.raw("bias") is not None else arch
 
 

@@ -94,7 +94,7 @@ def _rotary_base(keys: Keys) -> float:
     """
     section = keys.raw("rope_parameters")
     within = _number(section.get("rope_theta")) if isinstance(section, Mapping) else 0.0
-    several = keys.raw("rope_local_base_freq") is not None
+    several = any(keys.raw(key) is not None for key in ("rope_local_base_freq", "swa_rope_theta"))
     return 0.0 if several else within or _number(keys.raw("rope_theta"))
 
 

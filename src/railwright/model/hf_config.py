@@ -87,10 +87,15 @@ def _other_than_object(value: object) -> str:
 
 
 def _yarn(keys: Keys) -> bool:
-    """Whether positions are YaRN's; its object is `rope_parameters` since transformers 5."""
+    """Whether positions are YaRN's; their object is `rope_parameters` since transformers 5.
+
+    It has objects of its own for kinds of layers that differ: OLMo 3's with a window are not YaRN's, in its
+    older form without a word, and count as the others.
+    """
     given = [keys.raw("rope_parameters"), keys.raw("rope_scaling")]
     scaling = next((one for one in given if isinstance(one, dict)), {})
-    return any(scaling.get(key) in YARN for key in ("rope_type", "type"))
+    kinds = [scaling, *(one for one in scaling.values() if isinstance(one, dict))]
+    return any(one.get(key) in YARN for one in kinds for key in ("rope_type", "type"))
 
 
 YARN = ("yarn", "deepseek_yarn")

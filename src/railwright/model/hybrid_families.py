@@ -119,7 +119,9 @@ def _blocks(keys: Keys) -> tuple[Layer, ...]:
         return found
     key = "layers_block_type" if keys.raw("layer_types") is None else "layer_types"
     words = keys.raw(key)
-    named = isinstance(words, list) and words and all(word in NAMES for word in words)
+    named = (
+        isinstance(words, list) and words and all(isinstance(word, str) and word in NAMES for word in words)
+    )
     keys.need(bool(named), key, f"a list of {', '.join(NAMES)} is expected, one for each layer.")
     return tuple(NAMES[word] for word in words) if named else ("attention",)
 
