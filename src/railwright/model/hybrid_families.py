@@ -187,9 +187,9 @@ def granitemoehybrid(keys: Keys, name: str) -> Transformer:
         arch = granitemoe(keys, name)
     else:
         arch = replace(plain(keys, name), ffn=keys.whole("shared_intermediate_size"))
+    arch = replace(arch, rotary=keys.raw("position_embedding_type") == "rope")
     if not any(linear):
         return arch
-    arch = replace(arch, rotary=keys.raw("position_embedding_type") == "rope")
     return mixed(arch, _mamba(keys, arch.hidden), linear)
 
 
