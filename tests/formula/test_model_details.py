@@ -145,6 +145,7 @@ def test_an_epsilon_is_that_of_the_kind_of_norms(kind: str, keys: dict[str, Any]
     [
         ("llama", {}, 0.0),
         ("llama", {"rope_theta": 500000.0}, 500000.0),
+        ("llama", {"rope_theta": 10**400}, 0.0),
         ("llama", {"rope_parameters": {"rope_type": "default", "rope_theta": 10000.0}}, 10000.0),
         # windowed layers have a base of their own
         ("gemma3_text", {"rope_theta": 1000000, "rope_local_base_freq": 10000}, 0.0),

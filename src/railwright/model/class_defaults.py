@@ -88,7 +88,7 @@ _INDEX = {"index_topk": 2048, "index_head_dim": 128}
 OPTIONAL: dict[str, dict[str, Any]] = {
     "mistral": {"num_key_value_heads": 8, **_WINDOW},
     "ministral": {"num_key_value_heads": 8, **_WINDOW},
-    "ministral3": {"num_key_value_heads": 8, **_WIDE},
+    "ministral3": {"num_key_value_heads": 8, "rope_parameters": {"rope_type": "yarn"}, **_WIDE},
     "mixtral": {"num_key_value_heads": 8},
     "phimoe": {"num_key_value_heads": 8},
     "granitemoehybrid": {"shared_intermediate_size": 1024},

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from railwright.model.architecture import Details, Transformer
-from railwright.model.keys import Keys
+from railwright.model.keys import MOST, Keys
 from railwright.model.pattern import layer_kinds
 
 _ACTIVATIONS = ("hidden_activation", "hidden_act", "activation_function", "mlp_hidden_act")
@@ -111,10 +111,9 @@ def _rotary_base(keys: Keys) -> float:
 
 
 def _number(value: Any) -> float:
-    """A number above 0; 0 for anything else."""
-    return (
-        float(value) if isinstance(value, int | float) and not isinstance(value, bool) and value > 0 else 0.0
-    )
+    """A number above 0 that a model can have; 0 for anything else."""
+    right = isinstance(value, int | float) and not isinstance(value, bool) and 0 < value <= MOST
+    return float(value) if right else 0.0
 
 
 def _unturned(keys: Keys, arch: Transformer) -> tuple[int, ...]:

@@ -27,7 +27,7 @@ from railwright.model.families import (
 )
 from railwright.model.keys import Keys
 from railwright.model.layer_overrides import KEY, refuse_overrides
-from railwright.model.multimodal import language_part
+from railwright.model.multimodal import INNER, language_part
 from railwright.model.nearest_families import nearest_families
 from railwright.model.unread import notes_of, refuse_unread
 from railwright.spec.document import read_json
@@ -114,6 +114,13 @@ def _family(keys: Keys) -> Family:
         )
     if kind in FAMILIES:
         return FAMILIES[kind]
+    if kind in INNER:
+        raise keys.refuse(
+            "model_type",
+            f"'{kind}' is a multimodal model that nests its language model under text_config, which is "
+            f"missing here; where this file is that language model alone, change model_type to "
+            f"'{INNER[kind]}'.",
+        )
     raise keys.refuse(
         "model_type",
         f"'{kind[:LONGEST]}' is not supported{nearest(kind, FAMILIES) or '.'} {nearest_families(keys)}"
