@@ -88,6 +88,8 @@ def test_the_good_ones_are_good(config):
         (NEMOTRON | {"n_groups": 3}, "n_groups"),
         (NEMOTRON | EXPERTS | {"moe_latent_size": "64"}, "moe_latent_size"),
         (NEMOTRON | EXPERTS | {"mtp_hybrid_override_pattern": "ME"}, "mtp_hybrid_override_pattern"),
+        (NEMOTRON | EXPERTS | {"mtp_layers_block_type": ["mamba", "moe"]}, "mtp_layers_block_type"),
+        (NEMOTRON | EXPERTS | {"mtp_layers_block_type": "*E"}, "mtp_layers_block_type"),
         (NEMOTRON | EXPERTS | {"n_routed_experts": None}, "n_routed_experts"),
         (QWEN | {"layer_types": ["full_attention"] * 3}, "layer_types"),
         (QWEN | {"layer_types": ["mamba"] * 4}, "layer_types"),
@@ -129,3 +131,8 @@ def test_linear_attention_is_cut_over_no_tensor_ranks(config):
 def test_a_layer_that_a_model_does_not_have_is_refused():
     with pytest.raises(PlanError, match="no layers with a linear mixer"):
         layer_operators(load_model("llama-3.1-8b"), "linear", 8, 8)
+
+
+def test_extra_layers_of_attention_and_experts_may_be_said_in_words():
+    said = {"num_nextn_predict_layers": 1, "mtp_layers_block_type": ["full_attention", "moe"]}
+    assert read(NEMOTRON | EXPERTS | said).mtp_layers == 1

@@ -83,6 +83,10 @@ def _nemotron_experts(keys: Keys, arch: Transformer) -> Transformer:
     experts, a block each."""
     extra = keys.raw("mtp_hybrid_override_pattern")
     keys.need(extra in (None, "*E"), "mtp_hybrid_override_pattern", "only '*E' is supported.")
+    words = keys.raw("mtp_layers_block_type")
+    named = isinstance(words, list) and all(isinstance(word, str) for word in words)
+    right = words is None or (named and [NAMES.get(word) for word in words] == ["attention", "experts"])
+    keys.need(right, "mtp_layers_block_type", "only attention and moe, in this order, are supported.")
     shared = keys.whole("n_shared_experts", 1, least=0)
     return replace(
         arch,
