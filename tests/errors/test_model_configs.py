@@ -122,6 +122,8 @@ def test_a_wrong_value_under_another_name_of_a_key_is_named_as_it_stands(save):
         ("absent", "missing; a Hugging Face config.json names its architecture there"),
         (["llama"], "['llama'] is no name; a Hugging Face config.json names its architecture there"),
         ("bert", "'bert' is not a decoder-only transformer"),
+        ("eurobert", "'eurobert' is not a decoder-only transformer"),
+        ("embedding_gemma2", "gives one vector for a text"),
         ("lama", "'lama' is not supported; did you mean 'llama'"),
         ("rwkv", "'rwkv' is made of recurrent layers whose kernels are not modelled"),
         ("mamba", "'mamba' is made of Mamba layers of the first kind"),

@@ -58,6 +58,7 @@ def test_a_decoder_with_something_else_in_its_layers_says_what(save, kind, says)
         ("index_topk", 2048, "sparse attention"),
         ("attn_type_list", [0, 0, 0, 1], "linear attention"),
         ("is_encoder_decoder", True, "has an encoder"),
+        ("is_causal", False, "attends to later tokens too"),
         ("add_cross_attention", True, "an encoder's outputs"),
         ("layer_types", ["full_attention", "linear_attention"] * 2, "layers of other kinds"),
     ],

@@ -196,6 +196,12 @@ NOT_DECODERS = (
     *("rembert", "roberta-prelayernorm", "roc_bert", "roformer", "xlm", "xlm-roberta-xl", "xlnet", "xmod"),
     *("bigbird_pegasus", "blenderbot", "blenderbot-small", "mvp", "plbart", "prophetnet", "trocr", "t5gemma"),
     *("musicgen", "musicgen_melody"),
+    *("convbert", "esmc", "eurobert", "flaubert", "fnet", "funnel", "gte", "ibert", "jina_embeddings_v3"),
+    *("layoutlm", "longformer", "luke", "mobilebert", "modernvbert", "mpnet", "mra", "nomic_bert"),
+    *("neomme", "nystromformer", "squeezebert", "tapas", "ultrabert", "yoso"),
+    *("encoder-decoder", "florence2", "fsmt", "led", "longt5", "m2m_100", "nllb-moe", "pegasus_x"),
+    *("pix2struct", "seamless_m4t", "seamless_m4t_v2", "switch_transformers", "t5gemma2", "udop"),
+    "vision-encoder-decoder",
 )
 """Encoders and encoder-decoders, which are certainly not decoder-only transformers."""
 
@@ -283,7 +289,9 @@ REFUSED = {
     "modernbert-decoder": "has no norm in its first layer, and one product more in front of the LM head",
     "blt": "reads bytes in patches whose length depends on the text",
     **dict.fromkeys(("moshi", "csm"), _SPEAKS),
-    **dict.fromkeys(("cohere_compass", "cohere_compass_text"), _POOLED),
+    **dict.fromkeys(
+        ("cohere_compass", "cohere_compass_text", "embedding_gemma2", "embedding_gemma2_text"), _POOLED
+    ),
 }
 """Decoders with something in their layers that is not modelled: what that is."""
 
@@ -300,10 +308,12 @@ MARKS: dict[str, tuple[Callable[[Any], bool], str]] = {
         lambda value: isinstance(value, list) and any(kind not in ATTENTION for kind in value),
         f"has layers of other kinds than {', '.join(ATTENTION)}",
     ),
+    "is_causal": (lambda value: value is False, "attends to later tokens too, as encoders do (embeddings)"),
     "is_encoder_decoder": (lambda value: value is True, "has an encoder beside its decoder"),
     "add_cross_attention": (lambda value: value is True, "attends to an encoder's outputs"),
 }
 """Keys that say what a model is under any model_type: whether a value does, and what it says.
 
-SGLang and others run DeepSeek-V3.2 under deepseek_v3, and MiniMax-Text-01 has Mixtral's keys.
+SGLang and others run DeepSeek-V3.2 under deepseek_v3, MiniMax-Text-01 has Mixtral's keys, and gte-Qwen2 is
+Qwen 2 without a causal mask (transformers, masking_utils.py).
 """
