@@ -91,6 +91,14 @@ def test_a_wrong_value(save, key, value, says):
     assert says in mistake.message
 
 
+@pytest.mark.parametrize(("outer", "inner"), [("gemma3", "gemma3_text"), ("qwen3_5_moe", "qwen3_5_moe_text")])
+def test_a_language_model_under_the_name_of_the_multimodal_one_is_told_its_own(save, outer, inner):
+    with pytest.raises(SpecError) as caught:
+        load_model(save(model_type=outer))
+    (mistake,) = caught.value.mistakes
+    assert mistake.message.endswith(f"is that language model alone, change model_type to '{inner}'.")
+
+
 def test_groups_of_experts_divide_them(tmp_path):
     with pytest.raises(SpecError, match="n_group: 3 groups do not divide the 8 experts"):
         load_model(saved(tmp_path, **{**dict.fromkeys(GOOD, "absent"), **DEEPSEEK, "n_group": 3}))
@@ -114,6 +122,8 @@ def test_a_wrong_value_under_another_name_of_a_key_is_named_as_it_stands(save):
         ("absent", "missing; a Hugging Face config.json names its architecture there"),
         (["llama"], "['llama'] is no name; a Hugging Face config.json names its architecture there"),
         ("bert", "'bert' is not a decoder-only transformer"),
+        ("eurobert", "'eurobert' is not a decoder-only transformer"),
+        ("embedding_gemma2", "gives one vector for a text"),
         ("lama", "'lama' is not supported; did you mean 'llama'"),
         ("rwkv", "'rwkv' is made of recurrent layers whose kernels are not modelled"),
         ("mamba", "'mamba' is made of Mamba layers of the first kind"),

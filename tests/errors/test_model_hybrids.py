@@ -82,11 +82,14 @@ def test_the_good_ones_are_good(config):
         (NEMOTRON | {"num_hidden_layers": 5}, "num_hidden_layers"),
         (NEMOTRON | {"hybrid_override_pattern": None}, "layers_block_type"),
         (NEMOTRON | {"hybrid_override_pattern": None, "layer_types": ["mamba", "rwkv"]}, "layer_types"),
+        (NEMOTRON | {"hybrid_override_pattern": None, "layers_block_type": [["mamba"]]}, "layers_block_type"),
         (NEMOTRON | {"use_bias": True}, "use_bias"),
         (NEMOTRON | {"mamba_num_heads": 0}, "mamba_num_heads"),
         (NEMOTRON | {"n_groups": 3}, "n_groups"),
         (NEMOTRON | EXPERTS | {"moe_latent_size": "64"}, "moe_latent_size"),
         (NEMOTRON | EXPERTS | {"mtp_hybrid_override_pattern": "ME"}, "mtp_hybrid_override_pattern"),
+        (NEMOTRON | EXPERTS | {"mtp_layers_block_type": ["mamba", "moe"]}, "mtp_layers_block_type"),
+        (NEMOTRON | EXPERTS | {"mtp_layers_block_type": "*E"}, "mtp_layers_block_type"),
         (NEMOTRON | EXPERTS | {"n_routed_experts": None}, "n_routed_experts"),
         (QWEN | {"layer_types": ["full_attention"] * 3}, "layer_types"),
         (QWEN | {"layer_types": ["mamba"] * 4}, "layer_types"),
@@ -98,10 +101,12 @@ def test_the_good_ones_are_good(config):
         (GRANITE | {"layer_types": ["mamba"] * 3}, "layer_types"),
         (MINIMAX | {"attn_type_list": [0, 1]}, "attn_type_list"),
         (MINIMAX | {"attn_type_list": [0, 0, 0, 2]}, "attn_type_list"),
+        (MINIMAX | {"attn_type_list": [0, 0, 0, [1]]}, "attn_type_list"),
         (MINIMAX | {"attn_type_list": 7}, "attn_type_list"),
         (MINIMAX | {"shared_intermediate_size": 64}, "shared_intermediate_size"),
         (KIMI | {"linear_attn_config": [4]}, "linear_attn_config"),
         (KIMI | {"kv_lora_rank": None}, "kv_lora_rank"),
+        (KIMI | {"layer_types": ["linear_attention"] * 3}, "layer_types"),
         (GRANITE | {"layer_types": ["mamba", "attention", "sliding_attention", "mamba"]}, "layer_types"),
     ],
 )
@@ -126,3 +131,8 @@ def test_linear_attention_is_cut_over_no_tensor_ranks(config):
 def test_a_layer_that_a_model_does_not_have_is_refused():
     with pytest.raises(PlanError, match="no layers with a linear mixer"):
         layer_operators(load_model("llama-3.1-8b"), "linear", 8, 8)
+
+
+def test_extra_layers_of_attention_and_experts_may_be_said_in_words():
+    said = {"num_nextn_predict_layers": 1, "mtp_layers_block_type": ["full_attention", "moe"]}
+    assert read(NEMOTRON | EXPERTS | said).mtp_layers == 1

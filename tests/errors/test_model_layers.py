@@ -58,6 +58,7 @@ def test_a_decoder_with_something_else_in_its_layers_says_what(save, kind, says)
         ("index_topk", 2048, "sparse attention"),
         ("attn_type_list", [0, 0, 0, 1], "linear attention"),
         ("is_encoder_decoder", True, "has an encoder"),
+        ("is_causal", False, "attends to later tokens too"),
         ("add_cross_attention", True, "an encoder's outputs"),
         ("layer_types", ["full_attention", "linear_attention"] * 2, "layers of other kinds"),
     ],
@@ -156,6 +157,22 @@ GEMMA = {"model_type": "gemma3_text", "sliding_window": 64, "num_hidden_layers":
                 "attention_bias": True,
             },
             "attention_bias",
+        ),
+        (
+            {
+                "model_type": "deepseek_v2",
+                "kv_lora_rank": 32,
+                "qk_nope_head_dim": 16,
+                "qk_rope_head_dim": 8,
+                "v_head_dim": 16,
+                "moe_intermediate_size": 64,
+                "mlp_bias": True,
+            },
+            "mlp_bias",
+        ),
+        (
+            {"model_type": "hy_v3", "num_experts": 8, "moe_intermediate_size": 64, "mlp_bias": True},
+            "mlp_bias",
         ),
         (
             {

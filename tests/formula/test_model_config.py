@@ -94,6 +94,11 @@ def test_what_a_family_fixes_outside_its_config(tmp_path):
         ({"rope_scaling": {"rope_type": "llama3", "factor": 8.0}}, False),
         ({"rope_scaling": {"type": "yarn", "factor": 4.0}}, True),  # Qwen2.5's README, long contexts
         ({"rope_parameters": {"rope_type": "yarn", "factor": 32.0}}, True),
+        ({"model_type": "ministral3"}, True),  # by its class
+        ({"model_type": "ministral3", "rope_parameters": {"rope_type": "default"}}, False),
+        # OLMo 3 as transformers 5 saves it
+        ({"rope_parameters": {"full_attention": {"rope_type": "yarn"}, "sliding_attention": {}}}, True),
+        ({"rope_parameters": {"full_attention": {"rope_type": "default"}, "sliding_attention": None}}, False),
         ({"rope_scaling": {"type": "deepseek_yarn", "factor": 40}}, True),  # Sarvam 105B's first config
     ],
 )

@@ -93,6 +93,8 @@ def test_lings_experts_are_in_every_layer_and_some_are_always_on():
     everywhere = LLAMA + LAYERS * (one - GATED)
     assert total("bailing_moe", **MOE) == everywhere
     assert total("bailing_moe", **MOE, num_shared_experts=2) == everywhere + LAYERS * 2 * EXPERT
+    wider = {"num_shared_experts": 2, "moe_shared_expert_intermediate_size": 128}
+    assert total("bailing_moe", **MOE, **wider) == everywhere + LAYERS * 4 * EXPERT
 
 
 def test_ling_2_has_dense_layers_first_normed_queries_and_a_biased_router():

@@ -141,7 +141,13 @@ def test_each_part_has_its_argument(fields: dict[str, Any], given: dict[str, str
         ),
         ({"details": Details(norm="LayerNorm")}, "norms without biases: Megatron's LayerNorm has them"),
         (
-            {"qk_norm": True, "qk_norm_gains": "none", "details": Details(unturned=(3, 7))},
+            {
+                "qk_norm": True,
+                "qk_norm_gains": "none",
+                "details": Details(unturned=(3, 7)),
+                "sliding_window": 8192,
+                "window_chunked": True,
+            },
             "queries and keys without rotary positions are not normed",
         ),
         ({"sliding_window": 4096}, "windows of 4096 tokens (--window-size"),

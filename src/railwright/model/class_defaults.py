@@ -39,7 +39,13 @@ OTHER_NAMES: dict[str, dict[str, str]] = {
     "dbrx": {**_MOSAIC, "max_position_embeddings": "max_seq_len"},
     **dict.fromkeys(("mixtral", "minimax_m2", "grok-1", "kolibri1", "mellum"), _EXPERTS),
     "gpt_oss": {"experts_per_token": "num_experts_per_tok", **_EXPERTS},
-    "nemotron_h": {"attention_head_dim": "head_dim"},
+    "nemotron_h": {
+        "attention_head_dim": "head_dim",
+        "mamba_n_groups": "n_groups",
+        "mamba_d_conv": "conv_kernel",
+        "mamba_conv_bias": "use_conv_bias",
+        "mamba_chunk_size": "chunk_size",
+    },
     **dict.fromkeys(("qwen3_moe", "qwen3_vl_moe_text", "olmoe", "flex_olmo", "hy_v3"), _LOCAL),
     **dict.fromkeys(("deepseek_v2", "deepseek_v3", "kimi_k2", "glm4_moe_lite", "mistral4"), _ROUTED),
     **dict.fromkeys(("deepseek_v32", "glm_moe_dsa", "axk1", "mimo_v2_flash"), _ROUTED),
@@ -88,7 +94,7 @@ _INDEX = {"index_topk": 2048, "index_head_dim": 128}
 OPTIONAL: dict[str, dict[str, Any]] = {
     "mistral": {"num_key_value_heads": 8, **_WINDOW},
     "ministral": {"num_key_value_heads": 8, **_WINDOW},
-    "ministral3": {"num_key_value_heads": 8, **_WIDE},
+    "ministral3": {"num_key_value_heads": 8, "rope_parameters": {"rope_type": "yarn"}, **_WIDE},
     "mixtral": {"num_key_value_heads": 8},
     "phimoe": {"num_key_value_heads": 8},
     "granitemoehybrid": {"shared_intermediate_size": 1024},

@@ -22,7 +22,6 @@ from railwright.model.family_parts import (
     untied,
     window_of,
     windowed,
-    with_heads,
     without,
 )
 from railwright.model.keys import Keys
@@ -52,56 +51,6 @@ def nemotron(keys: Keys, name: str) -> Transformer:
     return replace(llama(keys, name), gated=False, norm_bias=True)
 
 
-def gemma(keys: Keys, name: str) -> Transformer:
-    """Gemma: tied embeddings."""
-    return tied(keys, plain(keys, name))
-
-
-def gemma2(keys: Keys, name: str) -> Transformer:
-    """Gemma 2: outputs are normed too; every other layer has a window."""
-    arch = replace(gemma(keys, name), norms_per_layer=4)
-    return windowed(arch, window_of(keys), full_layers_of(keys, arch.layers, 2))
-
-
-def gemma3(keys: Keys, name: str) -> Transformer:
-    """Gemma 3: as Gemma 2 with norms on queries and keys; one layer in six sees everything."""
-    without(keys, "use_bidirectional_attention")
-    arch = replace(normed_queries(gemma(keys, name)), norms_per_layer=4)
-    every = keys.whole("sliding_window_pattern", 6)
-    return windowed(arch, window_of(keys), full_layers_of(keys, arch.layers, every))
-
-
-def gemma4(keys: Keys, name: str) -> Transformer:
-    """Gemma 4 (12B, 31B): as Gemma 3, values are normed too; layers without a window have wider heads, and
-    perhaps fewer of keys, whose product makes the values."""
-    zero = {"hidden_size_per_layer_input": 0, "num_kv_shared_layers": 0}
-    if keys.raw("model_type") == "gemma4_text":
-        zero["hidden_size_per_layer_input"] = 256
-    for key, default in zero.items():
-        keys.need(
-            keys.whole(key, default, least=0) == 0,
-            key,
-            "embeddings in every layer, and layers that share keys, are not modelled; it must be 0.",
-        )
-    without(keys, "enable_moe_block")
-    keys.raw("num_experts")  # counts only where that is set
-    keys.need(
-        keys.raw("use_bidirectional_attention") != "all",
-        "use_bidirectional_attention",
-        "only causal attention to text is modelled; it must not be 'all'.",
-    )
-    base = replace(normed_queries(gemma(keys, name)), norms_per_layer=4, value_norm=True)
-    full = full_layers_of(keys, base.layers, 6)
-    full[-1] = True
-    shared = keys.flag("attention_k_eq_v", False)
-    own = keys.whole("num_global_key_value_heads", base.kv_heads) if shared else base.kv_heads
-    wide = keys.whole("global_head_dim", 512)
-    arch = windowed(replace(base, head_dim=wide, kv_heads=own, shared_values=shared), window_of(keys), full)
-    return with_heads(
-        keys, arch, "num_key_value_heads", base.heads, full, kv_heads=base.kv_heads, head_dim=base.head_dim
-    )
-
-
 def glm(keys: Keys, name: str) -> Transformer:
     """GLM-4 of 2024: biases on queries, keys and values only."""
     biased = keys.flag("attention_bias", True)
@@ -111,12 +60,6 @@ def glm(keys: Keys, name: str) -> Transformer:
 def glm4(keys: Keys, name: str) -> Transformer:
     """GLM-4 of 2025 (9B, 32B): outputs are normed too."""
     return replace(glm(keys, name), norms_per_layer=4)
-
-
-def vaultgemma(keys: Keys, name: str) -> Transformer:
-    """VaultGemma: Gemma 2 without norms of outputs."""
-    arch = gemma(keys, name)
-    return windowed(arch, window_of(keys), full_layers_of(keys, arch.layers, 2))
 
 
 def olmo(keys: Keys, name: str) -> Transformer:
@@ -266,7 +209,7 @@ def internlm3(keys: Keys, name: str) -> Transformer:
     """InternLM 3: Llama's layers, other names of the biases."""
     biased = keys.flag("bias", False)
     projections = keys.flag("qkv_bias", keys.flag("attention_bias", False))
-    arch = replace(plain(keys, name), attention_bias=projections)
+    arch = replace(llama(keys, name), attention_bias=projections)
     return replace(arch, output_bias=biased, mlp_bias=biased) if keys.raw("bias") is not None else arch
 
 

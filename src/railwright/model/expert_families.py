@@ -173,6 +173,8 @@ def deepseek(keys: Keys, name: str) -> Transformer:
         return deepseek_moe(keys, name)
     without(keys, "attention_bias")
     kind = keys.raw("model_type")
+    if kind == "deepseek_v2":
+        without(keys, "mlp_bias")
     dense = llama(keys, name) if kind == "minicpm3" else plain(keys, name)
     base = replace(
         dense,
@@ -197,8 +199,10 @@ def deepseek(keys: Keys, name: str) -> Transformer:
 def _indexed(keys: Keys, arch: Transformer) -> Transformer:
     """Attention to keys that an indexer chooses in every layer, or that one before it chose."""
     listed = keys.raw("layer_types")
+    # the second is the older name (transformers, configuration_utils.py, _LEGACY_LAYER_TYPE_REMAP)
+    names = ("indexed_attention", "deepseek_sparse_attention")
     keys.need(
-        listed is None or (isinstance(listed, list) and all(kind == "indexed_attention" for kind in listed)),
+        listed is None or (isinstance(listed, list) and all(kind in names for kind in listed)),
         "layer_types",
         "attention to chosen keys in some layers only is not modelled; indexed_attention is expected in all.",
     )
@@ -294,6 +298,7 @@ def exaone_moe(keys: Keys, name: str) -> Transformer:
 
 def hy_v3(keys: Keys, name: str) -> Transformer:
     """Hunyuan 3: as Hunyuan, with shared experts behind one dense layer."""
+    without(keys, "mlp_bias")
     base = replace(hunyuan(keys, name), mtp_layers=extra_layers(keys))
     return _numbered_experts(keys, base, 1)
 

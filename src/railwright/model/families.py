@@ -8,6 +8,7 @@ from typing import Any
 from railwright.model import dense_families as dense
 from railwright.model import expert_families as moe
 from railwright.model import gated_families as gated
+from railwright.model import gemma_families as google
 from railwright.model import gpt_families as gpt
 from railwright.model import hybrid_families as hybrid
 from railwright.model import linear_families as linear
@@ -38,11 +39,11 @@ FAMILIES: dict[str, Family] = {
     "gpt2": dense.gpt2,
     "gpt_oss": moe.gpt_oss,
     "nemotron": dense.nemotron,
-    "gemma": dense.gemma,
-    "gemma2": dense.gemma2,
-    "gemma3_text": dense.gemma3,
-    "gemma4_text": dense.gemma4,
-    "gemma4_unified_text": dense.gemma4,
+    "gemma": google.gemma,
+    "gemma2": google.gemma2,
+    "gemma3_text": google.gemma3,
+    "gemma4_text": google.gemma4,
+    "gemma4_unified_text": google.gemma4,
     "llama4_text": moe.llama4,
     "grok-1": moe.grok,
     "git": residual.grok2,
@@ -108,7 +109,7 @@ FAMILIES: dict[str, Family] = {
     "nanochat": dense.nanochat,
     "helium": dense.helium,
     "persimmon": dense.persimmon,
-    "vaultgemma": dense.vaultgemma,
+    "vaultgemma": google.vaultgemma,
     "hyperclovax": dense.hyperclovax,
     "jais2": dense.nemotron,
     "cwm": dense.cwm,
@@ -195,6 +196,12 @@ NOT_DECODERS = (
     *("rembert", "roberta-prelayernorm", "roc_bert", "roformer", "xlm", "xlm-roberta-xl", "xlnet", "xmod"),
     *("bigbird_pegasus", "blenderbot", "blenderbot-small", "mvp", "plbart", "prophetnet", "trocr", "t5gemma"),
     *("musicgen", "musicgen_melody"),
+    *("convbert", "esmc", "eurobert", "flaubert", "fnet", "funnel", "gte", "ibert", "jina_embeddings_v3"),
+    *("layoutlm", "longformer", "luke", "mobilebert", "modernvbert", "mpnet", "mra", "nomic_bert"),
+    *("neomme", "nystromformer", "squeezebert", "tapas", "ultrabert", "yoso"),
+    *("encoder-decoder", "florence2", "fsmt", "led", "longt5", "m2m_100", "nllb-moe", "pegasus_x"),
+    *("pix2struct", "seamless_m4t", "seamless_m4t_v2", "switch_transformers", "t5gemma2", "udop"),
+    "vision-encoder-decoder",
 )
 """Encoders and encoder-decoders, which are certainly not decoder-only transformers."""
 
@@ -282,7 +289,9 @@ REFUSED = {
     "modernbert-decoder": "has no norm in its first layer, and one product more in front of the LM head",
     "blt": "reads bytes in patches whose length depends on the text",
     **dict.fromkeys(("moshi", "csm"), _SPEAKS),
-    **dict.fromkeys(("cohere_compass", "cohere_compass_text"), _POOLED),
+    **dict.fromkeys(
+        ("cohere_compass", "cohere_compass_text", "embedding_gemma2", "embedding_gemma2_text"), _POOLED
+    ),
 }
 """Decoders with something in their layers that is not modelled: what that is."""
 
@@ -299,10 +308,12 @@ MARKS: dict[str, tuple[Callable[[Any], bool], str]] = {
         lambda value: isinstance(value, list) and any(kind not in ATTENTION for kind in value),
         f"has layers of other kinds than {', '.join(ATTENTION)}",
     ),
+    "is_causal": (lambda value: value is False, "attends to later tokens too, as encoders do (embeddings)"),
     "is_encoder_decoder": (lambda value: value is True, "has an encoder beside its decoder"),
     "add_cross_attention": (lambda value: value is True, "attends to an encoder's outputs"),
 }
 """Keys that say what a model is under any model_type: whether a value does, and what it says.
 
-SGLang and others run DeepSeek-V3.2 under deepseek_v3, and MiniMax-Text-01 has Mixtral's keys.
+SGLang and others run DeepSeek-V3.2 under deepseek_v3, MiniMax-Text-01 has Mixtral's keys, and gte-Qwen2 is
+Qwen 2 without a causal mask (transformers, masking_utils.py).
 """

@@ -23,6 +23,7 @@ from railwright.model.family_parts import (
     with_shared,
 )
 from railwright.model.keys import MOST, Keys
+from railwright.model.layer_overrides import KEY, overridden
 
 
 def afmoe(keys: Keys, name: str) -> Transformer:
@@ -88,6 +89,11 @@ def step3p5(keys: Keys, name: str) -> Transformer:
     shared = keys.whole("share_expert_dim", 1280, least=0) if arch.is_moe else 0
     arch = with_shared(arch, shared)
     key, other = "num_sliding_attention_heads", keys.raw("attention_other_setting")
+    apart = overridden(keys, [not sees for sees in full], ("num_attention_heads",))
+    if apart is not None:
+        # Hugging Face writes the other key beside it.
+        keys.raw(key)
+        return with_heads(keys, arch, KEY, apart.whole("num_attention_heads", base.heads), full)
     if keys.raw(key) is not None or other is None:
         return with_heads(keys, arch, key, keys.whole(key, base.heads), full)
     key = "attention_other_setting"

@@ -26,7 +26,8 @@ from railwright.model.families import (
     Family,
 )
 from railwright.model.keys import Keys
-from railwright.model.multimodal import language_part
+from railwright.model.layer_overrides import KEY, refuse_overrides
+from railwright.model.multimodal import INNER, language_part
 from railwright.model.nearest_families import nearest_families
 from railwright.model.unread import notes_of, refuse_unread
 from railwright.spec.document import read_json
@@ -70,6 +71,8 @@ def parse_config(text: str, file: str, name: str) -> Transformer:
     kind = keys.raw("model_type")
     keys = keys.renamed(OTHER_NAMES.get(kind, {})).filled(OPTIONAL.get(kind, {}))
     arch = replace(family(keys, name), yarn=_yarn(keys))
+    if KEY in keys.unread():
+        refuse_overrides(keys, arch.layers)
     refuse_unread(keys, arch)
     keys.check(arch)
     arch = replace(arch, notes=notes_of(keys, whole), details=details_of(keys, arch))
@@ -84,10 +87,15 @@ def _other_than_object(value: object) -> str:
 
 
 def _yarn(keys: Keys) -> bool:
-    """Whether positions are YaRN's; its object is `rope_parameters` since transformers 5."""
+    """Whether positions are YaRN's; their object is `rope_parameters` since transformers 5.
+
+    It has objects of its own for kinds of layers that differ: OLMo 3's with a window are not YaRN's, in its
+    older form without a word, and count as the others.
+    """
     given = [keys.raw("rope_parameters"), keys.raw("rope_scaling")]
     scaling = next((one for one in given if isinstance(one, dict)), {})
-    return any(scaling.get(key) in YARN for key in ("rope_type", "type"))
+    kinds = [scaling, *(one for one in scaling.values() if isinstance(one, dict))]
+    return any(one.get(key) in YARN for one in kinds for key in ("rope_type", "type"))
 
 
 YARN = ("yarn", "deepseek_yarn")
@@ -106,6 +114,13 @@ def _family(keys: Keys) -> Family:
         )
     if kind in FAMILIES:
         return FAMILIES[kind]
+    if kind in INNER:
+        raise keys.refuse(
+            "model_type",
+            f"'{kind}' is a multimodal model that nests its language model under text_config, which is "
+            f"missing here; where this file is that language model alone, change model_type to "
+            f"'{INNER[kind]}'.",
+        )
     raise keys.refuse(
         "model_type",
         f"'{kind[:LONGEST]}' is not supported{nearest(kind, FAMILIES) or '.'} {nearest_families(keys)}"

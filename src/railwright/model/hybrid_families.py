@@ -83,6 +83,10 @@ def _nemotron_experts(keys: Keys, arch: Transformer) -> Transformer:
     experts, a block each."""
     extra = keys.raw("mtp_hybrid_override_pattern")
     keys.need(extra in (None, "*E"), "mtp_hybrid_override_pattern", "only '*E' is supported.")
+    words = keys.raw("mtp_layers_block_type")
+    named = isinstance(words, list) and all(isinstance(word, str) for word in words)
+    right = words is None or (named and [NAMES.get(word) for word in words] == ["attention", "experts"])
+    keys.need(right, "mtp_layers_block_type", "only attention and moe, in this order, are supported.")
     shared = keys.whole("n_shared_experts", 1, least=0)
     return replace(
         arch,
@@ -119,7 +123,9 @@ def _blocks(keys: Keys) -> tuple[Layer, ...]:
         return found
     key = "layers_block_type" if keys.raw("layer_types") is None else "layer_types"
     words = keys.raw(key)
-    named = isinstance(words, list) and words and all(word in NAMES for word in words)
+    named = (
+        isinstance(words, list) and words and all(isinstance(word, str) and word in NAMES for word in words)
+    )
     keys.need(bool(named), key, f"a list of {', '.join(NAMES)} is expected, one for each layer.")
     return tuple(NAMES[word] for word in words) if named else ("attention",)
 
@@ -185,9 +191,9 @@ def granitemoehybrid(keys: Keys, name: str) -> Transformer:
         arch = granitemoe(keys, name)
     else:
         arch = replace(plain(keys, name), ffn=keys.whole("shared_intermediate_size"))
+    arch = replace(arch, rotary=keys.raw("position_embedding_type") == "rope")
     if not any(linear):
         return arch
-    arch = replace(arch, rotary=keys.raw("position_embedding_type") == "rope")
     return mixed(arch, _mamba(keys, arch.hidden), linear)
 
 

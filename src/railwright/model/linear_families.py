@@ -25,7 +25,8 @@ def minimax(keys: Keys, name: str) -> Transformer:
     if numbers is None:
         linear = linear_layers(keys, arch.layers, [i % 2 == 1 for i in range(arch.layers)])
     else:
-        right = isinstance(numbers, list) and len(numbers) == arch.layers and set(numbers) <= {0, 1}
+        right = isinstance(numbers, list) and len(numbers) == arch.layers
+        right = right and all(kind in (0, 1) for kind in numbers)
         keys.need(right, "attn_type_list", f"{arch.layers} of 0, 1 are expected, one for each layer.")
         linear = [kind == 0 for kind in numbers] if right else [True] * arch.layers
     heads, width = arch.heads, arch.head_dim
@@ -34,7 +35,11 @@ def minimax(keys: Keys, name: str) -> Transformer:
 
 def kimi_linear(keys: Keys, name: str) -> Transformer:
     """Kimi Linear: KDA but for every fourth layer, whose latent attention has no positions; experts behind a
-    dense layer, with a bias on their router."""
+    dense layer, with a bias on their router.
+
+    Its checkpoint says in an object of its own which layers those are; Hugging Face writes flat keys and
+    `layer_types` beside it, and the latter count first.
+    """
     for key in ("attention_bias", "tie_word_embeddings"):
         without(keys, key)
     llama = plain(keys, name)
@@ -59,11 +64,16 @@ def kimi_linear(keys: Keys, name: str) -> Transformer:
         shared=keys.whole("num_shared_experts", 1, least=0),
         router_bias=True,
     )
-    own = keys.inside("linear_attn_config")
-    if not isinstance(keys.raw("linear_attn_config"), dict):
-        return arch
-    # counted from 1 there
-    full = [i - 1 for i in named_layers(own, "full_attn_layers", base.layers + 1)]
-    heads, width = own.whole("num_heads"), own.whole("head_dim")
-    mixer = LinearMixer("kda", heads, width, heads, width, conv=own.whole("short_conv_kernel_size", 4))
-    return mixed(arch, mixer, [i not in full for i in range(base.layers)])
+    heads, width = keys.whole("linear_num_heads", 32), keys.whole("linear_head_dim", 128)
+    conv = keys.whole("linear_conv_kernel_dim", 4)
+    linear = [i == 0 or i % 4 > 0 for i in range(base.layers)]
+    if keys.raw("linear_attn_config") is not None:
+        own = keys.inside("linear_attn_config")
+        heads, width = own.whole("num_heads", heads), own.whole("head_dim", width)
+        conv = own.whole("short_conv_kernel_size", conv)
+        if own.raw("full_attn_layers") is not None:
+            # counted from 1 there
+            full = [i - 1 for i in named_layers(own, "full_attn_layers", base.layers + 1)]
+            linear = [i not in full for i in range(base.layers)]
+    mixer = LinearMixer("kda", heads, width, heads, width, conv=conv)
+    return mixed(arch, mixer, linear_layers(keys, base.layers, linear))

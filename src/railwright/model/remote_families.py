@@ -99,7 +99,10 @@ def chatglm(keys: Keys, name: str) -> Transformer:
 
 
 def bailing_moe(keys: Keys, name: str) -> Transformer:
-    """Ling and Ring 1 and 2: shared experts behind leading dense layers; version 2 norms queries and keys."""
+    """Ling and Ring 1 and 2: shared experts behind leading dense layers; version 2 norms queries and keys.
+
+    A shared expert's own width is read as sgl-project/sglang does (models/bailing_moe.py).
+    """
     base = replace(
         plain(keys, name),
         attention_bias=keys.flag("use_qkv_bias", False),
@@ -110,13 +113,16 @@ def bailing_moe(keys: Keys, name: str) -> Transformer:
     )
     if keys.flag("use_qk_norm", False):
         base = normed_queries(base)
-    return routed(
+    width = keys.whole("moe_intermediate_size")
+    arch = routed(
         keys,
         base,
         behind_dense(keys, base.layers, keys.whole("first_k_dense_replace", 0, least=0)),
         experts="num_experts",
         per_token="num_experts_per_tok",
-        width=keys.whole("moe_intermediate_size"),
+        width=width,
         shared=keys.whole("num_shared_experts", 0, least=0),
         router_bias=keys.flag("moe_router_enable_expert_bias", False),
     )
+    own = keys.whole("moe_shared_expert_intermediate_size", width)
+    return replace(arch, shared_ffn=arch.shared_experts * own)

@@ -97,7 +97,8 @@ def other(arch: Transformer) -> list[str]:
         found.append(f"{', '.join(details.scales)}: multipliers and caps, for which there are no arguments")
     if details.norm == "LayerNorm" and not arch.norm_bias and arch.norm_gain:
         found.append("norms without biases: Megatron's LayerNorm has them")
-    if details.unturned and arch.qk_norm and arch.qk_norm_gains == "none":
+    # Llama 4's; Muse Glimmer, with windows, norms them in all layers
+    if details.unturned and arch.window_chunked and arch.qk_norm and arch.qk_norm_gains == "none":
         found.append("queries and keys without rotary positions are not normed: --qk-l2-norm norms all")
     if details.unturned and is_hybrid(arch):
         found.append("some layers have no rotary positions: --no-rope-freq counts other layers here")
