@@ -71,6 +71,7 @@ class StepTrace:
              the same number of ranks, and no rank sends to one other
     in_turn  nodes are listed as the program calls them, and a group's collectives run in that order; without,
              what nodes wait for alone orders them
+    num_nodes  of all ranks together, 0 where that is not known before they are made
     """
 
     name: str
@@ -81,6 +82,7 @@ class StepTrace:
     notes: tuple[str, ...] = field(default=())
     alike: bool = False
     in_turn: bool = True
+    num_nodes: int = 0
 
     def __iter__(self) -> Iterator[tuple[int, tuple[Node, ...]]]:
         return ((rank, self.nodes(rank)) for rank in range(self.ranks))

@@ -163,7 +163,9 @@ class _Writer:
                     found.append(draft.node)
             return tuple(found)
 
-        return StepTrace(name, len(self.gpus), nodes, self.groups, tuple(int(g) for g in self.gpus))
+        count = sum(len(drafts) for drafts in self.drafts) * self.grid[0].size
+        gpus = tuple(int(g) for g in self.gpus)
+        return StepTrace(name, len(gpus), nodes, self.groups, gpus, num_nodes=count)
 
     def _stage(self, stage: int) -> list[_Draft]:
         events = self.by_stage[stage]
