@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from railwright.cli.main import app
 from railwright.errors import PlanError
 from railwright.spec.training import Overlap
-from railwright.traces import FORMATS, export, simai_export
+from railwright.traces import FORMATS, export, simai_export, step_trace
 from railwright.traces.files import shortened, unsaid
 from railwright.training import simulate
 from training_cases import DENSE, MOE, job, machine
@@ -50,17 +50,36 @@ def test_a_folder_in_use_and_a_format_nobody_knows(tmp_path: Path) -> None:
     assert set(FORMATS) == {"chakra", "goal", "simai"}
 
 
-@pytest.mark.parametrize(("format", "most"), [("goal", "goal.MOST_LINES"), ("chakra", "chakra.MOST_NODES")])
-def test_nothing_is_left_of_a_trace_that_is_too_long(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, format: str, most: str
-) -> None:
+def test_nothing_is_left_of_a_trace_that_is_too_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Refused when its first lines are written already."""
-    whole, _ = export(job(tensor=2), DENSE, machine(1), format, tmp_path / "whole")
-    monkeypatch.setattr(f"railwright.traces.{most}", 100)
+    whole, _ = export(job(tensor=2), DENSE, machine(1), "goal", tmp_path / "whole")
+    monkeypatch.setattr("railwright.traces.goal.MOST_LINES", 100)
     with pytest.raises(PlanError, match="more than 100"):
-        export(job(tensor=2), DENSE, machine(1), format, tmp_path / "out")
+        export(job(tensor=2), DENSE, machine(1), "goal", tmp_path / "out")
     assert whole
     assert not any((tmp_path / "out").iterdir())
+
+
+@pytest.mark.parametrize(
+    ("format", "most", "says"),
+    [
+        ("chakra", "chakra.MOST_NODES", "more than 100 nodes, which is what is written at once"),
+        ("goal", "files.MOST_NODES", "as GOAL at most 100 are put in order; .* or write Chakra"),
+    ],
+)
+def test_too_many_nodes_are_refused_before_any_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, format: str, most: str, says: str
+) -> None:
+    """A step of 16,384 GPUs was refused after 20 million nodes, some minutes and gigabytes."""
+    monkeypatch.setattr(f"railwright.traces.{most}", 100)
+    with pytest.raises(PlanError, match=says):
+        export(job(tensor=2), DENSE, machine(1), format, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_predicted_steps_nodes_are_counted_beforehand() -> None:
+    made, _ = step_trace(job(batch=16, tensor=2, pipeline=2), DENSE, machine(2))
+    assert made.num_nodes == sum(len(nodes) for _, nodes in made)
 
 
 @pytest.mark.parametrize(

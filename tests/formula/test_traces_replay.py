@@ -178,6 +178,7 @@ LAYOUTS: dict[str, tuple[bool, dict[str, object]]] = {
     "split, interleaved": (False, {"pipeline": 2, "virtual_pipeline": 2, "schedule": "zb-h1"}),
     "experts folded": (True, {"expert": 2, "pipeline": 4, "schedule": "dualpipe-v"}),
     "experts both ways": (True, {"expert": 2, "pipeline": 4, "schedule": "dualpipe"}),
+    "experts cut less": (True, {"tensor": 4, "expert_tensor": 2, "sequence_parallel": True}),
     "experts across": (True, {"expert": 2, "tensor": 2, "placement": "expert-across"}),
     "recomputed": (False, {"recompute": "full", "tensor": 2}),
     "some layers recomputed": (

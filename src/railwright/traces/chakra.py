@@ -65,8 +65,21 @@ MOST_NODES = 20_000_000
 def write(trace: StepTrace, stem: str = "workload") -> Iterator[tuple[str, bytes]]:
     """(file name, bytes) of every rank, one after the other: 'workload.0.et', …
 
-    Raises PlanError where all ranks together have more than MOST_NODES nodes.
+    Raises PlanError where all ranks together have more than MOST_NODES nodes, at once where that is known.
     """
+    if trace.num_nodes > MOST_NODES:
+        raise _too_many(trace)
+    return _written(trace, stem)
+
+
+def _too_many(trace: StepTrace) -> PlanError:
+    return PlanError(
+        f"The trace of {trace.ranks:,} ranks has more than {MOST_NODES:,} nodes, which is what is written at "
+        "once; take a smaller cluster, fewer microbatches (global_batch), or fewer layers."
+    )
+
+
+def _written(trace: StepTrace, stem: str) -> Iterator[tuple[str, bytes]]:
     numbers = _numbered(trace)
     head = data(1, VERSION) + data(2, data(ATTRIBUTE_NAME, GROUPS.encode()) + data(STRING, _listed(trace)))
     place = data(ATTRIBUTE_NAME, GPU.encode())
@@ -75,10 +88,7 @@ def write(trace: StepTrace, stem: str = "workload") -> Iterator[tuple[str, bytes
     for rank, nodes in trace:
         total += len(nodes)
         if total > MOST_NODES:
-            raise PlanError(
-                f"The trace of {trace.ranks:,} ranks has more than {MOST_NODES:,} nodes, which is what is "
-                "written at once; take a smaller cluster, fewer microbatches (global_batch), or fewer layers."
-            )
+            raise _too_many(trace)
         messages = [head + data(2, place + number(INT64, trace.gpus[rank]))]
         spent = dict.fromkeys(KINDS, 0.0)
         for node in nodes:

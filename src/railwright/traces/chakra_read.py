@@ -26,6 +26,18 @@ UNDESCRIBED = "undefined"
 HOST_COPIES = ("Memcpy HtoD", "Memcpy DtoH")
 """How copies from and to the host are named in traces converted from PyTorch's, as CUPTI names them."""
 
+_NO_PEER = (
+    " Chakra's converter does not write between whom PyTorch's sends go, so of its traces those without "
+    "pipeline stages are replayed; add it to the nodes of others."
+)
+"""src/converter/pytorch_converter.py writes `comm_size` and `pg_name` of them."""
+
+_MEMORY = (2, 3)
+"""NodeType: MEM_LOAD_NODE, MEM_STORE_NODE."""
+
+_ROOFLINE = ("num_ops", "tensor_size")
+"""What ASTRA-sim prices such nodes by (workload/Workload.cc, issue_comp and issue_remote_mem)."""
+
 _OPS = {number: op for op, number in chakra.COMM_TYPE.items()}
 
 
@@ -56,7 +68,33 @@ def read(folder: str | Path) -> StepTrace:
     kept = {name: group for name, group in groups.items() if name in used}
     if everyone.name in used:
         kept[everyone.name] = everyone
-    return StepTrace(where.name, len(files), lambda rank: ranks[rank], kept, tuple(gpus))
+    return StepTrace(
+        where.name, len(files), lambda rank: ranks[rank], kept, tuple(gpus),
+        _notes([raw for _, raws in found for raw in raws]), in_turn=all(map(_in_turn, ranks)),
+    )  # fmt: skip
+
+
+def _in_turn(nodes: tuple[Node, ...]) -> bool:
+    """Whether nodes are listed as a program calls them: none waits for a later one.
+
+    Generators of synthetic traces (astra-sim/symbolic_tensor_graph) list them in any order.
+    """
+    place = {node.index: i for i, node in enumerate(nodes)}
+    return all(place[before] < i for i, node in enumerate(nodes) for before in node.after)
+
+
+def _notes(raws: list[Raw]) -> tuple[str, ...]:
+    """What a replay takes no time for though it would have some elsewhere."""
+    works = [raw for raw in raws if raw.kind in (*_MEMORY, chakra.COMPUTE)]
+    sized = [raw for raw in works if any(raw.attributes.get(key) for key in _ROOFLINE)]
+    untimed = sum(not raw.micros and chakra.SECONDS not in raw.attributes for raw in sized)
+    if not untimed:
+        return ()
+    return (
+        f"{untimed:,} of {len(works):,} computing and memory nodes say operations or bytes (num_ops, "
+        "tensor_size) and no time, and take none here; ASTRA-sim's models of a roofline and of memory give "
+        "them one. Give them duration_micros for the time of a whole step.",
+    )
 
 
 def _gpu(file: Path, raws: list[Raw], rank: int) -> int:
@@ -114,10 +152,20 @@ def _files(folder: Path) -> list[Path]:
 
 
 def _group_file(folder: Path, ranks: int) -> dict[str, Group]:
-    """ASTRA-sim's groups, where they lie beside the traces."""
+    """ASTRA-sim's groups, where they lie beside the traces: in GROUP_FILE, or in the only file that has any.
+
+    Its name is an argument there, and symbolic_tensor_graph calls it as the traces ('workload.json').
+    """
     file = folder / chakra.GROUP_FILE
     if not file.exists():
-        return {}
+        others = [path for path in sorted(folder.glob("*.json")) if not NAME.search(path.name)]
+        holding = [path for path in others if _lists_groups(path)]
+        if len(holding) > 1:
+            names = ", ".join(f"'{path.name}'" for path in holding)
+            raise wrong(folder, "", f"groups of ranks in {names}; call the right one {chakra.GROUP_FILE}.")
+        if not holding:
+            return {}
+        file = holding[0]
     try:
         listed = json_of(content(file).decode())
         if not isinstance(listed, dict) or not all(isinstance(held, list) for held in listed.values()):
@@ -131,6 +179,16 @@ def _group_file(folder: Path, ranks: int) -> dict[str, Group]:
         if (twice := _twice(group)) is not None:
             raise wrong(file, "", f"group '{group.name}' has rank {twice} twice.")
     return groups
+
+
+def _lists_groups(file: Path) -> bool:
+    """Whether a file is an object of lists by numbers, as ASTRA-sim has its groups."""
+    try:
+        listed = json_of(content(file).decode())
+    except ValueError:
+        return False
+    numbered = isinstance(listed, dict) and bool(listed) and all(str(name).isdecimal() for name in listed)
+    return numbered and all(isinstance(held, list) for held in listed.values())
 
 
 def _twice(group: Group) -> int | None:
@@ -238,11 +296,12 @@ def _whole(file: Path, raw: Raw, name: str, default: int | None = None, least: i
     value = raw.attributes.get(name, default)
     if not isinstance(value, int) or value < least:
         said = f"says '{name}' {str(value)[:20]!r}" if name in raw.attributes else f"says no '{name}'"
+        more = _NO_PEER if name in ("comm_src", "comm_dst") and name not in raw.attributes else ""
         raise wrong(
             file,
             raw.where,
             f"communication node {raw.index} ('{raw.name}') {said}; a replay needs it, as a whole "
-            f"number{' of 0 or more' if not least else ''}.",
+            f"number{' of 0 or more' if not least else ''}.{more}",
         )
     return value
 
@@ -266,7 +325,11 @@ def _group(file: Path, rank: int, raw: Raw, groups: dict[str, Group], everyone: 
     if group is None and name in ("", "0"):
         return everyone
     if group is None or rank not in group.ranks:
-        what = "is described nowhere" if group is None else f"does not have rank {rank}"
+        what = (
+            f"is described nowhere; put ASTRA-sim's file of groups beside the traces, as {chakra.GROUP_FILE}"
+            if group is None
+            else f"does not have rank {rank}"
+        )
         raise wrong(
             file,
             raw.where,

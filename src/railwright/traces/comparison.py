@@ -11,6 +11,7 @@ import re
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from math import log
 from statistics import median
 from typing import get_args
 
@@ -26,7 +27,7 @@ from railwright.training import Groups, StepResult, place, simulate
 from railwright.training.eras import era_of, pace_of
 from railwright.training.lanes import LANES
 from railwright.training.placement import GroupKind
-from railwright.training.result import ADAM
+from railwright.training.result import ADAM, UsedCollective
 from railwright.training.sizes import job_gpus
 from railwright.training.step import kernel_timer
 from railwright.training.timeline import Lane
@@ -43,7 +44,7 @@ COPY = "copies from and to the host"
 _KERNELS = {"gemm": ("gemm", "grouped_gemm"), "attention": ("attention",), "memory": ("memory", "scan")}
 _OF_KIND = {
     "expert_dp": "dp", "embedding": "dp", "shard": "dp", "expert_shard": "dp", "copies": "dp",
-    "expert_copies": "dp", "mirror": "dp", "ep_local": "ep", "ep_rail": "ep", "etp": "tp",
+    "expert_copies": "dp", "mirror": "dp", "ep_local": "ep", "ep_rail": "ep", "etp": "tp", "stage": "tp",
 }  # fmt: skip
 """Lane of a kind of groups where it has another name."""
 
@@ -110,7 +111,8 @@ def compare(
     )
     predicted = simulate(job, arch, machine)
     groups = place(job, machine.network.fabric)
-    kinds = [_kind(one, groups) for one in step.collectives]
+    families = [_family(one, groups, predicted.collectives) for one in step.collectives]
+    kinds = ["" if found is None else _OF_KIND.get(found, found) for found in families]
     measured: dict[str, float] = defaultdict(float)
     for name, label in COMPUTE.items():
         measured[label] = step.exposed.get(name, 0.0)
@@ -129,7 +131,7 @@ def compare(
     )
     result = Comparison(
         step.file, step.rank, step.seconds, predicted.step_time, rows,
-        tuple(_collectives(step, kinds, groups, machine)), _words(step, predicted, rows),
+        tuple(_collectives(step, kinds, families, groups, machine)), _words(step, predicted, rows),
     )  # fmt: skip
     return result, predicted
 
@@ -201,32 +203,45 @@ def _alone(job: TrainingJob, arch: Transformer, machine: Machine, kinds: tuple[s
     return next(share.busy for share in alone.shares if share.kind == "compute")
 
 
-def _kind(one: Collective, groups: Groups) -> str:
+def _family(one: Collective, groups: Groups, used: Sequence[UsedCollective]) -> GroupKind | None:
     """The layout's name of a collective's group: by its ranks, else by its size where one kind has it; where
     nothing was recorded, by the library whose kernel it is."""
-    found = _family(one, groups)
-    return "" if found is None else _OF_KIND.get(found, found)
-
-
-def _family(one: Collective, groups: Groups) -> GroupKind | None:
     rank_of = {int(gpu): rank for rank, gpu in enumerate(groups.grid.reshape(-1))}
+    formed = [(kind, m) for kind in get_args(GroupKind) if (m := groups.of(kind)) and len(m[0]) > 1]
     # All ranks of a stage only agree on fp8 maxima: never the one kind that an unnamed group must be.
-    kinds: tuple[GroupKind, ...] = tuple(kind for kind in get_args(GroupKind) if kind != "stage")
-    named = [(kind, members) for kind in kinds if (members := groups.of(kind)) and len(members[0]) > 1]
+    named: list[tuple[GroupKind, Sequence[Communicator]]] = [one for one in formed if one[0] != "stage"]
     call = one.call
     if call is None and one.serves:
         return next((name for name, _ in named if name == one.serves), None)
     if call is None:
         alike = [name for name, _ in named if name == {"all_to_all": "ep", "sendrecv": "pp"}.get(str(one.op))]
         return alike[0] if alike else _only([name for name, _ in named])
+    usual = {"all_to_all": ("ep",), "sendrecv": ("pp",)}.get(str(one.op), ("tp", "dp", "expert_dp"))
     ranks = frozenset(int(text) for text in re.findall(r"\d+", call.members))
     if ranks and "..." not in call.members:
-        for name, members in named:
-            if any(frozenset(rank_of[int(g)] for g in m.gpus) == ranks for m in members):
-                return name
-    usual = {"all_to_all": ("ep",), "sendrecv": ("pp",)}.get(str(one.op), ("tp", "dp", "expert_dp"))
+        same: list[GroupKind] = [
+            name
+            for name, members in [*named, *(one for one in formed if one[0] == "stage")]
+            if any(frozenset(rank_of[int(g)] for g in m.gpus) == ranks for m in members)
+        ]
+        if same:
+            return _likeliest(same, one, used, usual)
     sized = [name for name, members in named if len(members[0]) == call.ranks]
     return _only([name for name in sized if name in usual] or sized)
+
+
+def _likeliest(
+    same: Sequence[GroupKind], one: Collective, used: Sequence[UsedCollective], usual: Sequence[str]
+) -> GroupKind:
+    """Of kinds of groups that have the same ranks (context and data parallelism of one copy of the model,
+    two stages and their tied embedding): that of the predicted collective of this op whose size is nearest,
+    else the first that usually calls it."""
+    size = _size(one)
+    alike = [u for u in used if u.groups in same and u.prediction.op == one.op and u.prediction.size > 0]
+    if size and alike:
+        nearest = min(alike, key=lambda u: abs(log(u.prediction.size / size)))
+        return next(name for name in same if name == nearest.groups)
+    return next((name for name in same if name in usual), same[0])
 
 
 def _only(kinds: Sequence[GroupKind]) -> GroupKind | None:
@@ -234,20 +249,26 @@ def _only(kinds: Sequence[GroupKind]) -> GroupKind | None:
     return kinds[0] if len({_OF_KIND.get(kind, kind) for kind in kinds}) == 1 else None
 
 
-def _collectives(step: Step, kinds: Sequence[str], groups: Groups, machine: Machine) -> list[CollectiveRow]:
+def _size(one: Collective) -> float:
+    """nccl-tests' S of a collective, 0 where it was not recorded. [byte]"""
+    if one.call is None:
+        return 0.0
+    shards = one.op in ("all_gather", "reduce_scatter")
+    return max(one.call.bytes_in, one.call.bytes_out) if shards else one.call.bytes_in
+
+
+def _collectives(
+    step: Step,
+    kinds: Sequence[str],
+    families: Sequence[GroupKind | None],
+    groups: Groups,
+    machine: Machine,
+) -> list[CollectiveRow]:
     found = []
-    for one, kind in zip(step.collectives, kinds, strict=True):
+    for one, kind, family in zip(step.collectives, kinds, families, strict=True):
         if not one.times:
             continue
-        call = one.call
-        size = 0.0
-        if call is not None:
-            size = (
-                max(call.bytes_in, call.bytes_out)
-                if one.op in ("all_gather", "reduce_scatter")
-                else call.bytes_in
-            )
-        family = _family(one, groups)
+        call, size = one.call, _size(one)
         expected = None
         if one.op is not None and size and family is not None:
             try:

@@ -16,7 +16,7 @@ from railwright.traces import chakra, chakra_read, goal, simai, simai_export
 from railwright.traces.graph import StepTrace
 from railwright.traces.outcome import on_one_processor
 from railwright.traces.refusal import too_large, wrong
-from railwright.traces.replaying import replay
+from railwright.traces.replaying import MOST_NODES, replay
 from railwright.traces.step import MOST_EVENTS, step_trace
 from railwright.training import StepResult, place, simulate
 
@@ -122,9 +122,10 @@ def _workload_in(where: Path) -> Path:
 
 def _chakra(job: TrainingJob, arch: Transformer, machine: Machine) -> tuple[Files, StepResult]:
     trace, step = step_trace(job, arch, machine)
+    written = chakra.write(trace)
 
     def files() -> Files:
-        yield from chakra.write(trace)
+        yield from written
         yield chakra.GROUP_FILE, chakra.group_file(trace).encode()
 
     return files(), step
@@ -132,6 +133,12 @@ def _chakra(job: TrainingJob, arch: Transformer, machine: Machine) -> tuple[File
 
 def _goal(job: TrainingJob, arch: Transformer, machine: Machine) -> tuple[Files, StepResult]:
     trace, step = step_trace(job, arch, machine)
+    if trace.num_nodes > MOST_NODES:
+        raise PlanError(
+            f"{job.name}: its step has {trace.num_nodes:,} nodes on {trace.ranks:,} ranks, and as GOAL at "
+            f"most {MOST_NODES:,} are put in order; take a smaller cluster, fewer microbatches "
+            f"(global_batch), or write Chakra, which takes {chakra.MOST_NODES:,}."
+        )
     trace = on_one_processor(replay(trace, machine))
     return ((f"{_stem(job)}.goal", piece.encode()) for piece in goal.write(trace)), step
 

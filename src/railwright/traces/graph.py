@@ -24,7 +24,7 @@ OPS: tuple[Op, ...] = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all
 class Node:
     """One thing that one rank does.
 
-    index    unique in its rank; nodes are listed in program order
+    index    unique in its rank
     after    nodes of the same rank that must have finished
     seconds  what it took where it was recorded or predicted; replay prices communication itself [s]
     op, size  of a collective: nccl-tests' op and S; of a send or receive: size is the message [byte]
@@ -64,11 +64,14 @@ class Group:
 class StepTrace:
     """One step of all ranks.
 
-    nodes    rank -> its nodes, in program order; called again for every pass over them
+    nodes    rank -> its nodes; called again for every pass over them
     groups   name -> communicator
     gpus     rank -> GPU of the fabric
     alike    all ranks do the same: their nodes differ in the names of groups alone, groups of one family have
              the same number of ranks, and no rank sends to one other
+    in_turn  nodes are listed as the program calls them, and a group's collectives run in that order; without,
+             what nodes wait for alone orders them
+    num_nodes  of all ranks together, 0 where that is not known before they are made
     """
 
     name: str
@@ -78,6 +81,8 @@ class StepTrace:
     gpus: tuple[int, ...]
     notes: tuple[str, ...] = field(default=())
     alike: bool = False
+    in_turn: bool = True
+    num_nodes: int = 0
 
     def __iter__(self) -> Iterator[tuple[int, tuple[Node, ...]]]:
         return ((rank, self.nodes(rank)) for rank in range(self.ranks))

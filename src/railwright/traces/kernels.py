@@ -3,9 +3,10 @@
 Names: cuBLAS and CUTLASS ('sm90_xmma_gemm_…', 'nvjet_…', 'cutlass_…'), FlashAttention and cuDNN
 ('flash_fwd_…', '…fmha…'), Triton, Tensile on AMD ('Cijk_…'), NCCL and RCCL (NVIDIA/nccl,
 src/device/generate.py; older ones 'ncclKernel_AllReduce_RING_LL_Sum_float'), DeepEP (deepseek-ai/DeepEP,
-csrc/kernels), MORI (ROCm/mori, src/ops/dispatch_combine), Transformer Engine's user buffers
-(common/comm_gemm_overlap/userbuffers/userbuffers.cu) and PyTorch's symmetric memory
-(CUDASymmetricMemoryOps.cu).
+csrc/kernels; for other NICs UCCL's, uccl-project/uccl, ep/src), MORI (ROCm/mori, src/ops/dispatch_combine),
+Transformer Engine's user buffers (common/comm_gemm_overlap/userbuffers/userbuffers.cu) and PyTorch's
+symmetric memory (CUDASymmetricMemoryOps.cu; the barriers around its copies, CUDASymmetricMemory.cu; its
+all-to-alls by NVSHMEM, nvshmem_extension.cu).
 """
 
 from __future__ import annotations
@@ -70,24 +71,26 @@ _ATTENTION = re.compile(
     r"flash|fmha|attention|attn|mha_|_mha|sdpa|fused_qkv_att|softmax_dropout", re.IGNORECASE
 )
 _OPTIMIZER = re.compile(
-    r"multi_tensor|adam|(?<![a-z])sgd|(?<![a-z])lamb(?![a-z])|lamb\w*functor|optimizer|clip_grad",
+    r"multi_tensor(?!.*\bCopy(?:Functor)?<)|adam|(?<![a-z])sgd|(?<![a-z])lamb(?![a-z])|lamb\w*functor|optimizer|clip_grad",
     re.IGNORECASE,
 )
 _GEMM = re.compile(
-    r"(?<!fb)gemm|gemv|cutlass(?!::(?:b?float|half|tfloat))|cublas|xmma|nvjet|wgmma|matmul|cijk_|"
+    r"(?<!fb)gemm|gemv|(?<!^kernel_)cutlass(?!::(?:b?float|half|tfloat))|tiledmma|cublas|xmma|nvjet|wgmma|matmul|cijk_|"
     r"s\d{4,5}[a-z]*_|triton_mm|triton_tem_fused_\w*mm(?![a-z])|"
     r"^aten::(mm|bmm|addmm|baddbmm|linear|_scaled_mm|_grouped_mm|conv\w*|_?convolution\w*)$|splitkreduce|"
     r"(?<!causal_)conv\d?d?_",
     re.IGNORECASE,
 )
-"""fbgemm_gpu is a library of embeddings and permutations too; a type of CUTLASS's is in many names."""
+"""fbgemm_gpu is a library of embeddings and permutations too; a type of CUTLASS's is in many names, and
+whatever CuTe DSL compiles is called 'kernel_cutlass_…' (norms of quack, Liger and FlashInfer), of which
+products have a TiledMMA where their function has no name for it."""
 
 _PARAMETERS = re.compile(r"\([^()]*\)")
 _LAMBDA = re.compile(r"\{lambda[^{}]*\}")
 
 _MOVERS: tuple[tuple[re.Pattern[str], Op | None, str], ...] = (
     (
-        re.compile(r"\b(?:deep_ep|hybrid_ep)::(?!layout::)(?:\w+::)*\w*(?:dispatch|combine|notify)"),
+        re.compile(r"\b(?:deep_ep|hybrid_ep|uccl)::(?!layout::)(?:\w+::)*\w*(?:dispatch|combine|notify)"),
         "all_to_all",
         "ep",
     ),
@@ -101,6 +104,8 @@ _MOVERS: tuple[tuple[re.Pattern[str], Op | None, str], ...] = (
     (re.compile(r"\b(?:multimem|one_shot|two_shot)\w*_all_reduce"), "all_reduce", ""),
     (re.compile(r"\b(?:multimem|two_shot)\w*_all_gather"), "all_gather", ""),
     (re.compile(r"\b(?:multimem|two_shot)\w*_reduce_scatter"), "reduce_scatter", ""),
+    (re.compile(r"\b(?:allToAllV|exchangeSplitAndOffset)(?:_\w+)?\b"), "all_to_all", ""),
+    (re.compile(r"\bsymmetric_memory::(?:barrier|put_signal|wait_signal)_kernel"), None, ""),
 )
 """Kernels that move data between GPUs without NCCL: their collective, and the parallelism that they alone
 serve ('' for any).  DeepEP and MORI send tokens to experts; user buffers overlap tensor parallelism."""

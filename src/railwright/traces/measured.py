@@ -10,7 +10,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from statistics import median
 from typing import Literal
@@ -24,6 +24,9 @@ Found = Literal["ProfilerStep", "repeated pattern", "whole trace"]
 
 ORDER: tuple[Work, ...] = ("gemm", "attention", "optimizer", "memory", "communication", "copy")
 """Whose an instant is where several run."""
+
+CALLS = ("c10d::", "_c10d_functional", "c10d_functional", "record_param_comms")
+"""How operators begin that call a collective, or wait for one: DTensor's and FSDP2's are functional."""
 
 ALIKE = 0.95
 """Part of the kernels that two steps must have in common to be the same step."""
@@ -75,6 +78,8 @@ def step_of(profile: Profile, whole: bool = False) -> Step:
     Raises SpecError where nothing marks a step and no pattern of kernels repeats, or no mark encloses work.
     """
     work = [s for s in profile.spans if _works(s)]
+    if not profile.on_gpu:
+        work = _without(work, [s for s in profile.spans if s.name.startswith(CALLS)])
     windows: list[tuple[float, float]] = []
     found: Found = "whole trace"
     if not whole:
@@ -105,7 +110,29 @@ def step_of(profile: Profile, whole: bool = False) -> Step:
 def _works(span: Span) -> bool:
     if span.category in MARKS:
         return span.category == "user_annotation" and span.name.startswith("gloo:")
-    return not span.name.startswith(("c10d::", "record_param_comms", "DistributedDataParallel"))
+    return not span.name.startswith((*CALLS, "DistributedDataParallel"))
+
+
+def _without(work: Sequence[Span], calls: Sequence[Span]) -> list[Span]:
+    """Work of a CPU without what its threads spend in collectives that it calls: a backward pass's operators
+    enclose the calls of its hooks, which enqueue and wait."""
+    called: dict[str, list[tuple[float, float]]] = defaultdict(list)
+    for call in calls:  # by start: those inside another are in it already
+        if not called[call.lane] or call.end > called[call.lane][-1][1]:
+            called[call.lane].append((call.start, call.end))
+    found: list[Span] = []
+    for span in work:
+        now = span.start
+        inside = called[span.lane] if span.category == "cpu_op" else []
+        for start, end in inside[bisect_right(inside, (span.start, span.end)) :]:
+            if start >= span.end:
+                break
+            if start > now:
+                found.append(replace(span, start=now, end=start))
+            now = max(now, end)
+        if now < span.end or span.start == span.end:
+            found.append(replace(span, start=now, end=span.end))
+    return sorted(found, key=lambda s: (s.start, s.end, s.name))
 
 
 def _marked(profile: Profile) -> list[tuple[float, float]]:

@@ -1,9 +1,10 @@
 """A trace replayed on a fabric: every rank's nodes as events, collectives when all their members are there.
 
-A rank computes one thing at a time, and its host and its copies do one thing at a time each; the collectives
-of a group run in program order, as a communicator's do.  A collective begins when its last member has reached
-it and takes what `pricing` says; communications that meet on a rank share its links in the part that is bound
-by bandwidth (`training.contention`).  A send does not wait for its receiver.
+A rank computes one thing at a time, and its host and its copies do one thing at a time each; the
+collectives of a group run one after the other, in program order as a communicator's do, or as their members
+come where the trace has no such order.  A collective begins when its last member has reached it and takes
+what `pricing` says; communications that meet on a rank share its links in the part that is bound by bandwidth
+(`training.contention`).  A send does not wait for its receiver.
 Computing takes what the trace says: what communication beside it slowed down is in there already.
 Of ranks that are all alike (`StepTrace.alike`) the first is placed and stands for all: they begin together,
 do the same, and a collective takes the same in all groups of its family, so nobody ever waits for anybody.
@@ -14,7 +15,7 @@ from __future__ import annotations
 import heapq
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from railwright.collectives.machine import Machine
@@ -66,14 +67,6 @@ class _Transfer:
     version: int = 0
 
 
-@dataclass
-class _Meeting:
-    """One collective of a group: who has come, and whether it has begun."""
-
-    came: list[tuple[int, int]] = field(default_factory=list)
-    begun: bool = False
-
-
 def replay(trace: StepTrace, machine: Machine, predict: Predict | None = None) -> Replayed:
     """Place every node of every rank in time.
 
@@ -106,8 +99,10 @@ class _Replay:
         self.reached: list[list[float]] = [[0.0] * len(nodes) for nodes in self.nodes]
         self.cause: list[list[tuple[int, int] | None]] = [[None] * len(nodes) for nodes in self.nodes]
         self.call: list[dict[int, int]] = [{} for _ in self.nodes]
-        self.meetings: dict[tuple[str, int], _Meeting] = defaultdict(_Meeting)
+        self.came: dict[tuple[str, int], list[tuple[int, int]]] = defaultdict(list)
+        self.complete: dict[str, dict[int, None]] = defaultdict(dict)
         self.turn: dict[str, int] = defaultdict(int)
+        self.met: set[str] = set()
         self.posted: dict[tuple[int, int, int], list[tuple[int, int]]] = defaultdict(list)
         self.arrived: dict[tuple[int, int, int], list[tuple[int, int]]] = defaultdict(list)
         self.ready: dict[tuple[int, str], list[tuple[float, int]]] = defaultdict(list)
@@ -185,8 +180,11 @@ class _Replay:
             heapq.heappush(self.ready[rank, node.kind], (now, i))
             self._next(rank, node.kind, now, cause)
         elif node.kind == "collective":
-            self.meetings[node.group, self.call[rank][i]].came.append((rank, i))
-            self._meet(node.group, now)
+            call = self.call[rank][i]
+            self.came[node.group, call].append((rank, i))
+            if len(self.came[node.group, call]) == self._members(node.group):
+                self.complete[node.group][call] = None
+                self._meet(node.group, now)
         elif node.kind == "send":
             price = self.prices.message(rank, node.peer, node.size, i in self.rings[rank])
             self._begin(price, [(rank, i)], now, {})
@@ -207,16 +205,19 @@ class _Replay:
         self._push(now + self.nodes[rank][i].seconds, 0, rank, i)
 
     def _meet(self, group: str, now: float, ended: Mapping[int, int] | None = None) -> None:
-        """Begin the collective whose turn it is, if all its members have come.
+        """Begin the collective whose turn it is, if all its members have come and the group has no other.
 
         ended  by rank, the place of the collective whose end made it its turn
         """
-        meeting = self.meetings.get((group, self.turn[group]))
-        if meeting is None or meeting.begun or len(meeting.came) < self._members(group):
+        complete = self.complete[group]
+        call = self.turn[group] if self.trace.in_turn else next(iter(complete), -1)
+        if call not in complete or group in self.met:
             return
-        meeting.begun = True
-        rank, i = meeting.came[0]
-        self._begin(self.prices.collective(self.nodes[rank][i]), meeting.came, now, ended or {})
+        del complete[call]
+        self.met.add(group)
+        came = self.came[group, call]
+        rank, i = came[0]
+        self._begin(self.prices.collective(self.nodes[rank][i]), came, now, ended or {})
 
     def _members(self, group: str) -> int:
         """Ranks of a group that are placed."""
@@ -287,8 +288,6 @@ class _Replay:
             run = self.runs[rank][i]
             assert run is not None
             self.runs[rank][i] = run._replace(end=now)
-        if node.kind == "collective":
-            self.turn[node.group] += 1
         for rank, i in one.members:
             self._finish(rank, i, self.reached[rank][i], now)
         if node.kind == "send":
@@ -296,6 +295,9 @@ class _Replay:
             self.arrived[rank, node.peer, node.tag].append((rank, i))
             self._deliver((rank, node.peer, node.tag), now)
         else:
+            # Not before all members have gone on: the next one has queued for this one.
+            self.turn[node.group] += 1
+            self.met.discard(node.group)
             self._meet(node.group, now, dict(one.members))
 
     def _deliver(self, key: tuple[int, int, int], now: float) -> None:
@@ -325,8 +327,7 @@ class _Replay:
         if self.waiting[rank][i]:
             return f"{where}: it waits for a node that never ends."
         if node.kind == "collective":
-            here = self.meetings[node.group, self.call[rank][i]].came
-            came = {one for one, _ in here}
+            came = {one for one, _ in self.came[node.group, self.call[rank][i]]}
             missing = [r for r in self.trace.groups[node.group].ranks if r not in came]
             if missing:
                 return f"{where}: of its group '{node.group}' rank {missing[0]} never calls it."

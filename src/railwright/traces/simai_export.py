@@ -63,8 +63,7 @@ def workload(job: TrainingJob, step: StepResult, fabric: Fabric) -> Workload:
         while reduced and reduced[0].start <= end:
             backward += _leaving(reduced.pop(0), backward)
     last = [row for event in reduced for row in _leaving(event)]
-    optimizer = sum(e.end - e.start for e in events if e.kind in ("optimizer", ADAM))
-    last.append(Row("optimizer", weight=Part(optimizer)))
+    last += _updating(events)
     last += [row for event in gathers for row in _leaving(event)]
     layout = job.layout
     gpus = job_gpus(job, fabric)
@@ -124,6 +123,15 @@ def _refuse_other_groups(job: TrainingJob, step: StepResult, fabric: Fabric) -> 
 def _same(some: Sequence[Communicator], others: Sequence[Communicator]) -> bool:
     """Whether groups are of the same ranks, judged by the first of each."""
     return bool(some and others) and set(some[0].gpus.tolist()) == set(others[0].gpus.tolist())
+
+
+def _updating(events: Sequence[Event]) -> list[Row]:
+    """The optimizer's row, behind one for each collective of tensor ranks that hold parts of a momentum."""
+    outside = [event for event in events if event.unit is None]
+    exchanged = [e for e in outside if e.lane == "tp" and e.size]
+    seconds = sum(e.end - e.start for e in outside if e.kind in ("optimizer", ADAM))
+    rows = [Row(_plain(e.name), gradient=Part(0.0, _comm(e), e.size)) for e in exchanged]
+    return [*rows, Row("optimizer", weight=Part(seconds))]
 
 
 def _leaving(event: Event, rows: list[Row] | None = None) -> list[Row]:

@@ -39,6 +39,9 @@ NORM, NORM_BYTES = "gradient norm", 4.0
 """Before the optimizer all stages agree on the norm of the gradients: an all-reduce of one fp32 number
 (Megatron-LM, optimizer/clip_grads.py), here along each pipeline.  Training leaves its microseconds out."""
 
+ALSO = {"etp": "expert tp"}
+"""What events call groups beside their own label."""
+
 RING_TAGS = 1_000_000
 """Messages round a ring are numbered from here, those between stages from 0."""
 
@@ -160,7 +163,9 @@ class _Writer:
                     found.append(draft.node)
             return tuple(found)
 
-        return StepTrace(name, len(self.gpus), nodes, self.groups, tuple(int(g) for g in self.gpus))
+        count = sum(len(drafts) for drafts in self.drafts) * self.grid[0].size
+        gpus = tuple(int(g) for g in self.gpus)
+        return StepTrace(name, len(gpus), nodes, self.groups, gpus, num_nodes=count)
 
     def _stage(self, stage: int) -> list[_Draft]:
         events = self.by_stage[stage]
@@ -293,9 +298,9 @@ class _Writer:
         """The groups that were asked for a collective: those whose label its name says, or else its lane."""
         known = self.asked[op, size]
         assert known, f"nobody asked for {op} of {size:g} bytes"
-        named = [one for one in known if _label(one) in event.name]
+        named = [one for one in known if _called(one, event.name)]
         own = [one for one in known if _label(one) == event.lane]
-        return max(named or own or known, key=lambda one: len(_label(one)))
+        return max(named or own or known, key=lambda one: (_called(one, event.name), len(_label(one))))
 
     def _family(self, family: Family) -> Family:
         """Enter a family's groups under a name of their own."""
@@ -379,3 +384,9 @@ def _parts(events: Sequence[Event]) -> dict[int, tuple[float, int]]:
 def _label(family: Family) -> str:
     """'tp', 'expert dp', …: what its groups are called without their number."""
     return family[0].name.rsplit(" group", 1)[0].lower()
+
+
+def _called(family: Family, name: str) -> int:
+    """Letters of the longest word for a family that an event's name has, 0 for none."""
+    label = _label(family)
+    return max((len(word) for word in (label, ALSO.get(label, label)) if word in name), default=0)
