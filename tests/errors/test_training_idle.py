@@ -16,6 +16,7 @@ from railwright.training.plan import check
 from training_cases import DENSE, MOE, job, machine, priced, roofline
 
 SHARDED = {"zero": 3, "software": "fsdp-2024"}
+ON_HOST = {"offload": ("optimizer",)}
 MIXED = replace(MOE, dense_layers=1)
 
 
@@ -76,6 +77,14 @@ def asked(**changes: object) -> TrainingJob:
             DENSE,
             "master remainder does nothing with software fsdp-2024",
         ),
+        (ON_HOST, {"moment_dtype": "bf16"}, DENSE, "moment_dtype bf16 does nothing beside layout.offload"),
+        (ON_HOST, {"master": "remainder"}, DENSE, "master remainder does nothing beside layout.offload"),
+        (
+            {**SHARDED, "offload": ("weights",)},
+            {"moment_dtype": "fp8"},
+            DENSE,
+            "moment_dtype fp8 does nothing beside layout.offload weights",
+        ),
     ],
 )
 def test_what_changes_nothing_is_told(
@@ -105,6 +114,7 @@ def test_what_changes_nothing_is_told(
         (asked(master="remainder"), DENSE),
         (asked(master="remainder", software="fsdp-2024"), DENSE),
         (asked(master="remainder", zero=3), DENSE),
+        (asked(offload=("activations",), moment_dtype="bf16"), DENSE),
     ],
 )
 def test_what_changes_something_is_not(wanted: TrainingJob, arch: Transformer) -> None:

@@ -193,6 +193,31 @@ def test_a_split_pass_waits_for_the_launches_of_a_whole_one(arch, cut, schedule)
     assert split.exposed("host") == pytest.approx(whole.exposed("host"), rel=1e-6)
 
 
+@pytest.mark.parametrize(
+    "cut", [{"schedule": "zb-h1"}, {"layers_per_stage": (1, 3, 3, 1)}, {"virtual_pipeline": 2}], ids=str
+)
+def test_launches_are_shared_out_whatever_is_sharded(cut: dict[str, object]) -> None:
+    """On 4 GPUs in a pipeline no two ranks share anything: zero: 2 is zero: 1, in launches too."""
+    one, two = (
+        simulate(job(gpus=4, pipeline=4, batch=16, sequence=512, zero=zero, **cut), DENSE, machine(1))
+        for zero in (1, 2)
+    )
+    assert one.launch_share > 0.5
+    assert two.step_time == pytest.approx(one.step_time, rel=1e-12)
+    assert [share.exposed for share in two.shares] == pytest.approx([share.exposed for share in one.shares])
+
+
+@pytest.mark.parametrize("schedule", ["1f1b", "zb-h1"])
+def test_kernels_that_take_no_time_leave_no_more_to_wait_for(schedule: str) -> None:
+    """Where launches bind under zero: 2, forward passes are not shorter than what is launched for them, so a
+    pipeline fills no faster with slow kernels than with fast ones."""
+    asked = job(gpus=16, pipeline=4, batch=32, sequence=512, zero=2, schedule=schedule)
+    usual = simulate(asked, DENSE, machine(2))
+    free = simulate(asked, DENSE, machine(2), kernel=lambda operator: 0.0)
+    assert usual.launch_share > 0.3
+    assert free.step_time <= usual.step_time
+
+
 @pytest.mark.parametrize("rate", [80e9, 320e9])
 def test_the_host_launches_on_while_parameters_are_gathered(rate: float) -> None:
     # a slow host, and forward passes that wait for gathers: slower kernels never make a step shorter

@@ -284,8 +284,7 @@ class Pricer:
         crossings = self._crossings(self.prices(job))
         agreeing = self._sign(groups.of("stage")) if amax_over(job) == "stage" else b""
         copied = layers_away(job, self.arch.layers + self.arch.mtp_layers + 1)
-        # launches are counted otherwise where ranks meet in every pass (`Work`)
-        waiting = in_step(job, groups.sizes), agreeing, in_pairs(job), setting["zero"] >= 2
+        waiting = in_step(job, groups.sizes), agreeing, in_pairs(job)
         passing = (setting[axis] for axis in (*PASSING, "recompute_layers") if axis != PAIRING)
         return (*_shaping(setting), *passing, *crossings, copied, *waiting)
 

@@ -9,7 +9,7 @@ from railwright.spec.lora import Lora
 from railwright.spec.training import Layout, Muon, Overlap, TrainingJob
 from railwright.training.eras import can_unfuse_loss, eager_parts, era_of
 from railwright.training.formats import has_fp32_shards
-from railwright.training.hosted import unoffered
+from railwright.training.hosted import unoffered, updates_on_host
 from railwright.training.lora import targets_of
 from railwright.training.mixers import of_mixers
 from railwright.training.narrow import of_narrow
@@ -53,6 +53,7 @@ def doubts(job: TrainingJob, arch: Transformer, count: int) -> list[str]:
             f"master remainder does nothing with software {job.software} and zero: 3, whose shards are the "
             "fp32 weights themselves."
         )
+    idle += _idle_states(job)
     step = job.global_batch * job.sequence
     if step > job.tokens:
         idle.append(
@@ -77,6 +78,21 @@ def _unoffered(job: TrainingJob, copies: int) -> list[str]:
     return [
         f"layout.offload is predicted as asked, but software {job.software} has no "
         f"{' and no '.join(missing)}."
+    ]
+
+
+def _idle_states(job: TrainingJob) -> list[str]:
+    """Types of states that an update on the host does not have: its masters and moments are those of
+    torch.optim.AdamW or DeepSpeed's CPU Adam, in fp32 (`host_memory`)."""
+    if not updates_on_host(job):
+        return []
+    fsdp = has_fp32_shards(job)
+    asked = [f"moment_dtype {job.moment_dtype}"] if job.moment_dtype != "fp32" else []
+    asked += ["master remainder"] if job.master == "remainder" and not fsdp else []
+    where = "weights" if "weights" in job.layout.offload else "optimizer"
+    return [
+        f"{name} does nothing beside layout.offload {where}: Adam on the host keeps its states in fp32."
+        for name in asked
     ]
 
 

@@ -307,8 +307,8 @@ class Work:
 
         Nothing drains the queue of launches in a dense model, or with a fixed capacity of experts, so the
         host runs ahead from one into the next (a backward pass is split, or `whole`); also while the forward
-        pass waits for copies of its activations.  Where ranks gather or reduce in every pass (zero 2 and 3),
-        which makes passes longer and the host further ahead, all of its time is counted in the backward pass.
+        pass waits for copies of its activations.  How far it gets ahead where ranks gather or reduce beside
+        passes, which makes these longer, is `Stage`'s.
         """
         if not self.ahead or self.job.launch_blocking or not chunk.layers:
             return None
@@ -333,8 +333,6 @@ class Work:
             return None
         # as long as they are placed (`PassBook`): beside communication compute is slower
         runs = [run(tasks, constant("compute_slowdown_in_overlap")).duration for tasks in passes]
-        if self.job.layout.zero >= 2:
-            return 0.0, sum(launched) - runs[0] - runs[2], 0.0
         takes = shared_out(launched, runs)
         waits = [t if t > alone else 0.0 for t, alone in zip(takes, runs, strict=True)]
         return waits[0], waits[1], waits[2]
