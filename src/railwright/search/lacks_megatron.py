@@ -16,6 +16,7 @@ from railwright.search.export_megatron_words import (
 )
 from railwright.search.export_shape import has_biases
 from railwright.search.lacks import dispatched, has_sinks, schedule_words, shown_ring
+from railwright.search.narrow_weights import widened
 from railwright.search.space import apply
 from railwright.spec.training import TrainingJob
 from railwright.training.graphs import ungraphed
@@ -58,6 +59,8 @@ def megatron_lacks(setting: Mapping[str, Any], job: TrainingJob, arch: Transform
     found += unoffered("megatron", apply(job, setting).layout, setting["copies"])
     if setting["zero"] == 0 and setting["copies"] > 1 and narrow(job):
         found.append("narrow optimizer states that are not sharded")
+    if wide := widened(apply(job, setting), setting["copies"]):
+        found.append(f"weights in 8 bits alone {wide}")
     if "weights" in setting["offload"]:
         found.append("weights offloaded")
     if setting["zero"] == 3 and not setting["reshard"]:
