@@ -31,6 +31,15 @@ def test_nemo_is_told_what_megatron_is() -> None:
     assert "optimizer_cpu_offload=True" in held
 
 
+def test_turns_that_are_not_predicted_are_not_written() -> None:
+    """Under ZeRO-3 nothing is hidden: written, Megatron would run another step, and refuse shared experts
+    that hide what is exchanged instead."""
+    arch = replace(MOE, shared_experts=1, shared_ffn=512)
+    lines = exported((arch, job(expert=4, zero=3, overlap=Overlap(ep=True, shared=True))), "megatron")
+    assert "--moe-shared-expert-overlap" in lines
+    assert "--overlap-moe-expert-parallel-comm" not in lines
+
+
 @pytest.mark.parametrize("layout", [{"pipeline": 2}, {"recompute": "full"}])
 def test_turns_that_megatron_refuses_are_a_comment(layout: dict[str, object]) -> None:
     """overlap_moe_expert_parallel_comm wants virtual stages beside a pipeline, and no recomputed layers."""

@@ -172,6 +172,11 @@ def _of_experts(job: TrainingJob, arch: Transformer) -> list[str]:
         found.append(
             "biases in experts that are cut: Megatron has them with --expert-tensor-parallel-size 1 only"
         )
+    if job.expert_capacity is not None and layout.expert == 1 and layout.expert_cut == layout.tensor > 1:
+        found.append(
+            "fixed capacities, of which the host needs no counts: Megatron's allgather dispatcher, which "
+            "gathers tokens once over the ranks that experts are cut over, counts them all the same"
+        )
     return found
 
 
