@@ -136,7 +136,10 @@ def study(job: TrainingJob, arch: Transformer, hosts: Hosts) -> list[str]:
 
 
 FORMS: dict[str, tuple[str, Callable[[TrainingJob, Transformer, Hosts], list[str]]]] = {
-    "megatron": ("Megatron-LM, arguments of pretrain_gpt.py (megatron/training/arguments.py)", megatron),
+    "megatron": (
+        "Megatron-LM core 0.19, arguments of pretrain_gpt.py (megatron/training/arguments.py)",
+        megatron,
+    ),
     "nemo": ("NeMo 2", nemo),
     "torchtitan": ("torchtitan 0.2, TOML (torchtitan/config/job_config.py)", torchtitan),
     "study": ("railwright", study),

@@ -26,6 +26,7 @@ from railwright.search.export_transformer_config import (
     recomputation,
     stages,
 )
+from railwright.search.later import newer
 from railwright.spec.dataset import Data
 from railwright.spec.training import TrainingJob
 from railwright.training.eras import loss_of
@@ -81,7 +82,9 @@ def megatron(job: TrainingJob, arch: Transformer, hosts: Hosts) -> list[str]:
     if job.data.workers != Data().workers:
         lines.append(f"--num-workers {job.data.workers}")
     lines += sharding(job, hosts, bool(optimizer_fields(job)))
-    return [*unsaid(job, arch, hosts), *_of_the_script(job, arch), *shape(job, arch), *lines]
+    lines = [*shape(job, arch), *lines]
+    late = [f"# {sentence}" for sentence in newer(job, lines)]
+    return [*unsaid(job, arch, hosts), *_of_the_script(job, arch), *late, *lines]
 
 
 def _argument(field: str, arch: Transformer) -> str:

@@ -24,6 +24,7 @@ from railwright.search.export_transformer_config import (
     recomputation,
     stages,
 )
+from railwright.search.later import newer_fields
 from railwright.search.narrow_weights import gathers_narrow, shares_gradients_buffer
 from railwright.spec.dataset import Data
 from railwright.spec.training import TrainingJob
@@ -63,7 +64,7 @@ class Part(NamedTuple):
 
 def nemo(job: TrainingJob, arch: Transformer, hosts: Hosts) -> list[str]:
     """Keyword arguments of NeMo's MegatronStrategy and what goes into the configurations beside it."""
-    lines = [*unsaid(job, arch, hosts), *(f"# {sentence}" for sentence in OVERWRITTEN)]
+    lines = [*unsaid(job, arch, hosts), *(f"# {sentence}" for sentence in (*newer_fields(job), *OVERWRITTEN))]
     for what, name, values in _parts(job, arch, hosts):
         lines += [f"# {what}", f"{name} = dict("]
         lines += [f"    {key}={value!r}," for key, value in values.items()]

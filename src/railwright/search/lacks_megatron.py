@@ -16,6 +16,7 @@ from railwright.search.export_megatron_words import (
 )
 from railwright.search.export_shape import has_biases
 from railwright.search.lacks import dispatched, has_sinks, schedule_words, shown_ring
+from railwright.search.later import not_yet
 from railwright.search.narrow_weights import widened
 from railwright.search.space import apply
 from railwright.spec.training import TrainingJob
@@ -54,6 +55,7 @@ def megatron_lacks(setting: Mapping[str, Any], job: TrainingJob, arch: Transform
         found.append("biases in experts that are cut")
     if setting["context"] > 1:
         found += _context(setting["context_kind"], arch)
+    found += not_yet(setting, job)
     found += shown_ring(setting, job)
     found += dispatched(setting, job, arch)
     found += unoffered("megatron", apply(job, setting).layout, setting["copies"])
