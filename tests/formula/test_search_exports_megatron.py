@@ -137,7 +137,7 @@ def test_megatron_takes_layers_of_other_kinds_as_a_pattern(
     assert "pretrain_hybrid.py" in text
     assert "pretrain_hybrid.py" in exported((arch, job(**layout)), "nemo")  # type: ignore[arg-type]
     other = exported((arch, job()), "torchtitan")
-    assert "torchtitan does not run this: layers that are not attention" in other
+    assert "torchtitan 0.2 does not run this: layers that are not attention" in other
 
 
 @pytest.mark.parametrize(

@@ -141,7 +141,7 @@ FORMS: dict[str, tuple[str, Callable[[TrainingJob, Transformer, Hosts], list[str
         megatron,
     ),
     "nemo": ("NeMo 2", nemo),
-    "torchtitan": ("torchtitan 0.2, TOML (torchtitan/config/job_config.py)", torchtitan),
+    "torchtitan": ("torchtitan 0.2.1 and 0.2.2, TOML (torchtitan/config/job_config.py)", torchtitan),
     "study": ("railwright", study),
 }
 
