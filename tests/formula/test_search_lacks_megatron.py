@@ -110,6 +110,15 @@ UNBUFFERED = "tensor parallelism hidden beside latent attention"
         (MOE, {**SP, "expert": 4, "overlap": Overlap(tp=True)}, ""),
         (MOE, {**SP, "expert": 4, "overlap": TURNS}, BESIDE),
         (MOE, {**SP, "expert": 4, "pipeline": 2, "virtual_pipeline": 2, "overlap": TURNS}, BESIDE),
+        # formats that user buffers gather, and formats that they do not
+        (MOE, {**SP, "overlap": Overlap(tp=True), "dtype": "mxfp8"}, ""),
+        (MOE, {**SP, "overlap": Overlap(tp=True), "dtype": "nvfp4"}, "tensor parallelism hidden in NVFP4"),
+        (
+            MOE,
+            {**SP, "overlap": Overlap(tp=True), "dtype": "fp8_block"},
+            "tensor parallelism hidden in fp8 with scales per block",
+        ),
+        (MOE, {**SP, "expert": 4, "overlap": Overlap(ep=True), "dtype": "nvfp4"}, ""),
         # nothing is exchanged among experts, or among tensor-parallel ranks
         (MOE, {**SP, "overlap": TURNS}, ""),
         (MOE, {"expert": 4, "overlap": TURNS}, ""),
