@@ -19,12 +19,12 @@ from railwright.search.dispatcher import (
 )
 from railwright.search.export_hybrid import said_of_hybrids
 from railwright.search.export_shape import has_biases
-from railwright.search.narrow_weights import widened
 from railwright.search.placed import placed_by
 from railwright.spec.training import TrainingJob
 from railwright.training.adam import scales_at_once
 from railwright.training.graphs import graphed, ungraphed
 from railwright.training.lockstep import amax_over
+from railwright.training.narrow_weights import widened
 from railwright.training.schedule import schedule_name
 from railwright.training.shared import hides_behind_shared
 from railwright.training.sizes import Sizes

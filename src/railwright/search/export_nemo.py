@@ -25,10 +25,10 @@ from railwright.search.export_transformer_config import (
     stages,
 )
 from railwright.search.later import newer_fields
-from railwright.search.narrow_weights import gathers_narrow, shares_gradients_buffer
 from railwright.spec.dataset import Data
 from railwright.spec.training import TrainingJob
 from railwright.training.communication import gradient_type
+from railwright.training.narrow_weights import gathers_narrow, shares_gradients_buffer
 from railwright.training.sizes import Sizes
 
 TORCH = {"fp32": "torch.float32", "bf16": "torch.bfloat16", "fp16": "torch.float16", "fp8": "torch.uint8"}
@@ -134,7 +134,7 @@ def _data_parallel(job: TrainingJob, hosts: Hosts) -> dict[str, Any]:
     layout, overlap = job.layout, job.overlap
     same = Sizes.under(layout, hosts.data).copies
     narrow = gathers_narrow(job, same)
-    sharded = layout.zero > 0 or bool(optimizer_fields(job)) or narrow
+    sharded = layout.zero > 0 or bool(optimizer_fields(job)) or (narrow and not job.lora)
     found: dict[str, Any] = {
         "use_distributed_optimizer": sharded and not _by_matrix(job),
         "overlap_grad_reduce": overlap.dp,

@@ -6,9 +6,9 @@ Sources: those of `export_megatron` and `export_nemo`, at the same commits.
 from __future__ import annotations
 
 from railwright.search.dispatcher import Hosts
-from railwright.search.narrow_weights import gathers_narrow, shares_gradients_buffer
 from railwright.spec.training import TrainingJob
 from railwright.training.communication import gradient_type
+from railwright.training.narrow_weights import gathers_narrow, shares_gradients_buffer
 from railwright.training.sizes import Sizes
 
 STRATEGIES = {2: "optim_grads", 3: "optim_grads_params"}

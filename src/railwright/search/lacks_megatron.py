@@ -17,11 +17,11 @@ from railwright.search.export_megatron_words import (
 from railwright.search.export_shape import has_biases
 from railwright.search.lacks import dispatched, has_sinks, schedule_words, shown_ring
 from railwright.search.later import not_yet
-from railwright.search.narrow_weights import widened
 from railwright.search.space import apply
 from railwright.spec.training import TrainingJob
 from railwright.training.graphs import ungraphed
 from railwright.training.hosted import unoffered
+from railwright.training.narrow_weights import widened
 from railwright.training.schedule import SHARED
 from railwright.training.unhidden import exposed_products, exposed_turns
 
