@@ -56,6 +56,7 @@ def test_what_megatron_refuses_is_not_written() -> None:
     staged = exported((DENSE, job(offload=("activations",), pipeline=2)), "megatron")
     assert "--cpu-offloading-num-layers" not in staged
     assert "allows no pipeline" in staged
+    assert "since core 0.16 inputs of named modules go to the host beside them" in staged
     alone = exported((DENSE, job(offload=("activations",))), "megatron")
     assert "--cpu-offloading-num-layers 7" in alone
     # a field, but no argument: arguments.py excludes it and sets it where layers are named
@@ -202,7 +203,7 @@ def test_megatron_says_where_its_master_weights_are_whole(
             ["--cuda-graph-impl transformer_engine", "--cuda-graph-modules attn moe_router moe_preprocess"],
         ),
         (
-            {"cuda_graphs": ("step",)},
+            {"cuda_graphs": ("step",), "expert_capacity": 1.0},
             ["--cuda-graph-impl full_iteration", "--no-check-for-nan-in-loss-and-grad"],
         ),
     ],

@@ -30,6 +30,7 @@ from railwright.search.later import newer
 from railwright.spec.dataset import Data
 from railwright.spec.training import TrainingJob
 from railwright.training.eras import loss_of
+from railwright.training.graphs import graphed
 
 ARGUMENTS = {
     "fp8": "--fp8-format",
@@ -75,7 +76,7 @@ def megatron(job: TrainingJob, arch: Transformer, hosts: Hosts) -> list[str]:
         words = [] if isinstance(value, bool) else value if isinstance(value, list) else [str(value)]
         if argument:
             lines.append(" ".join([argument, *map(quote, words)]))
-    if "step" in job.cuda_graphs:
+    if "step" in graphed(job, arch):
         lines.append("--no-check-for-nan-in-loss-and-grad")
     if "rotary" in job.unfused or arch.index_topk:
         lines.append("--no-rope-fusion")

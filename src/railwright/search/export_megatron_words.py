@@ -76,7 +76,9 @@ def unsaid(job: TrainingJob, arch: Transformer, hosts: Hosts) -> list[str]:
         )
     if "activations" in layout.offload and (layout.pipeline > 1 or layout.recompute != "none"):
         found.append(
-            "offloaded activations: Megatron's cpu_offloading allows no pipeline and no recomputation"
+            "offloaded activations: Megatron's cpu_offloading allows no pipeline and no recomputation; since "
+            "core 0.16 inputs of named modules go to the host beside them "
+            "(fine_grained_activation_offloading, offload_modules), which is not predicted"
         )
     if "weights" in layout.offload:
         found.append("offloaded weights: Transformer Engine does nothing any more for cpu_offloading_weights")
@@ -127,6 +129,11 @@ def _unset(job: TrainingJob, arch: Transformer, hosts: Hosts) -> list[str]:
     for part in job.cuda_graphs:
         if part not in graphed(job, arch):
             found.append(f"CUDA graphs of {part}: refused, {ungraphed(job, arch) or 'the model has none'}")
+    if "step" in graphed(job, arch) and arch.is_moe and job.expert_capacity is None:
+        found.append(
+            "CUDA graphs of the step hold dropless experts with HybridEP alone: to add are "
+            "moe_expert_rank_capacity_factor, moe_paged_stash and use_transformer_engine_op_fuser"
+        )
     return found
 
 

@@ -28,6 +28,7 @@ from railwright.search.later import newer_fields
 from railwright.spec.dataset import Data
 from railwright.spec.training import TrainingJob
 from railwright.training.communication import gradient_type
+from railwright.training.graphs import graphed
 from railwright.training.narrow_weights import gathers_narrow, shares_gradients_buffer
 from railwright.training.sizes import Sizes
 
@@ -82,7 +83,7 @@ def _parts(job: TrainingJob, arch: Transformer, hosts: Hosts) -> list[Part]:
         Part(
             "its ddp=DistributedDataParallelConfig (megatron/core/distributed)",
             "ddp",
-            _data_parallel(job, hosts),
+            _data_parallel(job, arch, hosts),
         ),
         Part(
             "the model's TransformerConfig (megatron/core/transformer)",
@@ -129,7 +130,7 @@ def _by_matrix(job: TrainingJob) -> bool:
     return job.optimizer == "muon" and job.layout.zero > 0
 
 
-def _data_parallel(job: TrainingJob, hosts: Hosts) -> dict[str, Any]:
+def _data_parallel(job: TrainingJob, arch: Transformer, hosts: Hosts) -> dict[str, Any]:
     """What data-parallel ranks share, hide, and reduce in which type."""
     layout, overlap = job.layout, job.overlap
     same = Sizes.under(layout, hosts.data).copies
@@ -150,7 +151,7 @@ def _data_parallel(job: TrainingJob, hosts: Hosts) -> dict[str, Any]:
         found["reuse_grad_buf_for_mxfp8_param_ag"] = True
     if (instances := copies(job, hosts)) > 1:
         found["num_distributed_optimizer_instances"] = instances
-    if "step" in job.cuda_graphs:  # nothing can be looked at inside one graph
+    if "step" in graphed(job, arch):  # nothing can be looked at inside one graph
         found["check_for_nan_in_grad"] = False
     return found
 

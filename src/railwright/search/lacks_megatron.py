@@ -72,7 +72,8 @@ def megatron_lacks(setting: Mapping[str, Any], job: TrainingJob, arch: Transform
     if setting["zero"] >= 2 and (kept := whole_masters(apply(job, setting))) and _could_keep(job):
         found.append(f"master weights as remainders {kept}")
     if job.cuda_graphs and (why := ungraphed(apply(job, setting), arch)):
-        found.append(f"CUDA graphs of parts of a layer {why}")
+        what = "the step" if "step" in job.cuda_graphs else "parts of a layer"
+        found.append(f"CUDA graphs of {what} {why}")
     return found
 
 

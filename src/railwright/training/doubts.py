@@ -9,6 +9,7 @@ from railwright.spec.lora import Lora
 from railwright.spec.training import Layout, Muon, Overlap, TrainingJob
 from railwright.training.eras import can_unfuse_loss, eager_parts, era_of
 from railwright.training.formats import has_fp32_shards
+from railwright.training.graphs import of_graphs
 from railwright.training.hosted import unoffered
 from railwright.training.lora import targets_of
 from railwright.training.mixers import of_mixers
@@ -42,7 +43,7 @@ def doubts(job: TrainingJob, arch: Transformer, count: int) -> list[str]:
             "overlap.ep hides nothing: all-to-alls of a microbatch hide behind the compute of another, and a "
             "replica runs only one; make global_batch larger, or micro_batch smaller."
         )
-    idle += [*of_stages(job, count), *of_megatron(job, arch)]
+    idle += [*of_stages(job, count), *of_megatron(job, arch), *of_graphs(job, arch)]
     data = job.global_batch // (job.micro_batch * count)
     copies = Sizes.under(job.layout, data).copies
     idle += [*_unoffered(job, copies), *of_weights(job, copies)]
