@@ -108,3 +108,14 @@ def test_what_the_release_after_has_or_has_no_longer(
 def test_refusals_name_the_version_that_was_read() -> None:
     assert FRAMEWORKS["torchtitan"].title in exported((DENSE, changed(job(), optimizer="muon")), "torchtitan")
     assert FORMS["torchtitan"][0].startswith("torchtitan 0.2.1 and 0.2.2, TOML")
+
+
+@pytest.mark.parametrize(
+    ("dtype", "tensor", "told"), [("fp8", 2, True), ("fp8", 1, False), ("fp8_rowwise", 2, False)]
+)
+def test_tensor_ranks_gather_16_bits_where_the_converter_is_not_found(
+    dtype: str, tensor: int, told: bool
+) -> None:
+    """models/llama3/infra/parallelize.py, v0.2.0 to v0.2.2: `"float8" in job_config.model.converters`."""
+    one = changed(job(tensor=tensor, sequence_parallel=True, zero=3), dtype=dtype)
+    assert ("gather is predicted in 8 bits" in exported((DENSE, one), "torchtitan")) == told

@@ -60,3 +60,12 @@ def test_each_later_argument_is_listed_once() -> None:
     names = read_data("search", "later.yaml")
     both = names["after_2024"] + names["after_2022"]
     assert len(set(both)) == len(both)
+
+
+def test_attention_that_is_not_fused_is_not_cut_over_context_ranks() -> None:
+    """Transformer Engine, get_attention_backend."""
+    one = changed(job(batch=64, context=2), software="megatron-2025-unfused")
+    assert FRAMEWORKS["megatron"].lacks(one, DENSE, 4) == [
+        "context parallelism with attention that is not fused"
+    ]
+    assert not FRAMEWORKS["megatron"].lacks(changed(one, software="megatron-2025"), DENSE, 4)

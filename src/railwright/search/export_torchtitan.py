@@ -246,6 +246,13 @@ def _of_formats(job: TrainingJob) -> list[str]:
         found.append("tokens dispatched in 8 bits: torchtitan sends them in 16")
     if job.dtype in ("fp16", "nvfp4", "fp8_block"):
         found.append(f"{job.dtype}: torchtitan has no training in it; without it, bf16")
+    if job.dtype == "fp8" and job.layout.tensor > 1:
+        # parallelize.py of each model, v0.2.0 to v0.2.2: enable_float8_linear = "float8" in converters, which
+        # are called quantize.linear.float8 since
+        found.append(
+            "what tensor-parallel ranks gather is predicted in 8 bits: 0.2 looks for the converter under its "
+            "older name, float8, and gathers 16 bits; 0.1 gathers 8"
+        )
     if job.dtype_also:
         found.append(f"{' and '.join(job.dtype_also)} in {job.dtype}: torchtitan multiplies them in 16 bits")
     if job.activation_input_dtype == "fp8":

@@ -19,6 +19,7 @@ from railwright.search.lacks import dispatched, has_sinks, schedule_words, shown
 from railwright.search.later import not_yet
 from railwright.search.space import apply
 from railwright.spec.training import TrainingJob
+from railwright.training.eras import era_of
 from railwright.training.graphs import ungraphed
 from railwright.training.hosted import unoffered
 from railwright.training.narrow_weights import widened
@@ -54,7 +55,7 @@ def megatron_lacks(setting: Mapping[str, Any], job: TrainingJob, arch: Transform
     if arch.is_moe and (setting["expert_tensor"] or setting["tensor"]) > 1 and has_biases(arch):
         found.append("biases in experts that are cut")
     if setting["context"] > 1:
-        found += _context(setting["context_kind"], arch)
+        found += _context(setting["context_kind"], job, arch)
     found += not_yet(setting, job)
     found += shown_ring(setting, job)
     found += dispatched(setting, job, arch)
@@ -82,8 +83,14 @@ def _could_keep(job: TrainingJob) -> bool:
     return keeps_remainders(apply(job, {"zero": 1, "offload": ()}))
 
 
-def _context(kind: str, arch: Transformer) -> list[str]:
-    """What Transformer Engine's attention does not do over context-parallel ranks."""
+def _context(kind: str, job: TrainingJob, arch: Transformer) -> list[str]:
+    """What Transformer Engine's attention does not do over context-parallel ranks.
+
+    Source: Transformer Engine d0067d0, dot_product_attention/context_parallel.py and utils.py
+    (get_attention_backend: "UnfusedDotProductAttention ... does not support context parallelism").
+    """
+    if era_of(job).attention == "unfused without dropout":
+        return ["context parallelism with attention that is not fused"]
     if has_sinks(arch) and kind != "all-to-all":
         return ["context parallelism with attention sinks other than over heads"]
     if arch.sliding_window and not arch.window_chunked and kind == "ring":
