@@ -27,6 +27,7 @@ from railwright.search.export_transformer_config import (
     stages,
 )
 from railwright.search.later import newer
+from railwright.search.one_mlp import one_mlp
 from railwright.spec.dataset import Data
 from railwright.spec.training import TrainingJob
 from railwright.training.eras import loss_of
@@ -70,7 +71,8 @@ def megatron(job: TrainingJob, arch: Transformer, hosts: Hosts) -> list[str]:
     if layout.sequence_parallel and layout.tensor > 1:
         lines.append("--sequence-parallel")
     fields = cut | communication(job, arch, hosts) | recomputation(job, arch) | precision(job)
-    fields |= fusions(job, arch, loss="native") | graphs(job, arch) | optimizer_fields(job) | muon(job)
+    fields |= fusions(job, arch, loss="native") | one_mlp(job, arch, hosts) | graphs(job, arch)
+    fields |= optimizer_fields(job) | muon(job)
     for name, value in fields.items():
         argument = _argument(name, arch)
         words = [] if isinstance(value, bool) else value if isinstance(value, list) else [str(value)]

@@ -19,6 +19,7 @@ from railwright.search.dispatcher import (
 )
 from railwright.search.export_hybrid import said_of_hybrids
 from railwright.search.export_shape import has_biases
+from railwright.search.one_mlp import apart
 from railwright.search.placed import placed_by
 from railwright.spec.training import TrainingJob
 from railwright.training.adam import scales_at_once
@@ -70,6 +71,8 @@ def unsaid(job: TrainingJob, arch: Transformer, hosts: Hosts) -> list[str]:
     if "norm" in job.unfused:
         found.append("norms one kernel per operation (unfused): Megatron's are fused")
     found += _exchanged(job, arch, hosts)
+    if why := apart(job, arch, hosts):
+        found.append(f"experts are predicted as one fused MLP: Megatron has none {why}")
     if arch.is_moe and layout.expert > 1 and job.overlap.ep and (where := exposed_turns(job, arch)):
         found.append(
             f"hidden expert all-to-all: Megatron has no overlap_moe_expert_parallel_comm {' or '.join(where)}"

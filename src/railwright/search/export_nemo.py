@@ -25,6 +25,7 @@ from railwright.search.export_transformer_config import (
     stages,
 )
 from railwright.search.later import newer_fields
+from railwright.search.one_mlp import one_mlp
 from railwright.spec.dataset import Data
 from railwright.spec.training import TrainingJob
 from railwright.training.communication import gradient_type
@@ -163,7 +164,7 @@ def _model(job: TrainingJob, arch: Transformer, hosts: Hosts) -> dict[str, Any]:
     if job.layout.virtual_pipeline > 1:
         found |= {"overlap_p2p_comm": overlap.pp, "batch_p2p_comm": not overlap.pp}
     found |= communication(job, arch, hosts) | recomputation(job, arch) | precision(job)
-    found |= fusions(job, arch, loss="te") | graphs(job, arch)
+    found |= fusions(job, arch, loss="te") | one_mlp(job, arch, hosts) | graphs(job, arch)
     if gathers_narrow(job, Sizes.under(job.layout, hosts.data).copies):
         found["fp8_param"] = True
     if "rotary" in job.unfused or arch.index_topk:
