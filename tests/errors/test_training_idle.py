@@ -110,7 +110,7 @@ def test_what_changes_nothing_is_told(
         (asked(pipeline=2, schedule="zb-v", ends_as_layers="both", software="fsdp-2025"), DENSE),
         (asked(cuda_graphs=("attention", "mlp")), DENSE),
         (asked(cuda_graphs=("attention", "mlp", "router")), MIXED),
-        (asked(cuda_graphs=("step",)), MOE),
+        (asked(cuda_graphs=("step",), expert_capacity=1.5), MOE),
         (asked(master="remainder"), DENSE),
         (asked(master="remainder", software="fsdp-2024"), DENSE),
         (asked(master="remainder", zero=3), DENSE),

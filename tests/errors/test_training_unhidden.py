@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 
 from railwright.model.architecture import Transformer
+from railwright.spec.lora import Lora
 from railwright.spec.training import Overlap, TrainingJob
 from railwright.training.doubts import doubts
+from railwright.training.narrow_weights import of_weights
 from railwright.training.unhidden import of_megatron
 from search_cases import LATENT_EXPERTS
 from training_cases import DENSE, MOE, changed, job
@@ -55,3 +57,31 @@ def test_what_megatron_does_not_hide_is_told(arch: Transformer, wanted: Training
 )
 def test_what_it_hides_and_what_others_do_is_not(arch: Transformer, wanted: TrainingJob) -> None:
     assert not of_megatron(wanted, arch)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "copies", "told"),
+    [
+        (changed(job(zero=0), dtype="mxfp8"), 8, "without the distributed optimizer: 2 bytes a weight more"),
+        (changed(job(zero=0), dtype="mxfp8"), 1, ""),
+        (changed(job(zero=1), dtype="mxfp8"), 8, ""),
+        (changed(job(offload=("optimizer",)), dtype="mxfp8"), 8, "beside an offloaded optimizer, unless"),
+        (changed(job(zero=0), dtype="fp8_block"), 8, ""),
+        (changed(job(zero=0), dtype="fp8", software="fsdp-2025"), 8, ""),
+        (changed(job(zero=0), dtype="fp8", lora=Lora(rank=8)), 8, ""),
+    ],
+    ids=["zero 0", "one copy", "zero 1", "offloaded", "blocks", "torchtitan", "adapters"],
+)
+def test_weights_that_megatron_keeps_in_16_bits_too_are_told(
+    wanted: TrainingJob, copies: int, told: str
+) -> None:
+    """arguments.py: --fp8-param-gather wants the distributed optimizer, on the GPU."""
+    found = of_weights(wanted, copies)
+    assert len(found) == bool(told)
+    assert all(told in sentence for sentence in found)
+
+
+def test_a_job_is_told_of_its_weights() -> None:
+    wanted = changed(job(batch=64, zero=0), dtype="mxfp8")
+    assert any("weights in 8 bits alone" in one for one in doubts(wanted, DENSE, 8))
+    assert "Set layout.zero to 1." in of_weights(wanted, 8)[0]

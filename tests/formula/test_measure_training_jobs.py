@@ -60,6 +60,15 @@ def test_nemo_hides_tensor_parallel_communication_of_dense_models() -> None:
     assert not job_of(first("simumax-llama3-70b-std", tp="8")).overlap.tp
 
 
+def test_nvfp4_hides_no_tensor_parallel_communication() -> None:
+    """Megatron-Bridge, scripts/performance/configs/llama/llama3_llm_pretrain.py: "tp_comm_overlap = False if
+    precision == 'nvfp4'", from v0.2.1 on; user buffers gather no such tensor."""
+    bridge = {"model": "llama3-70b", "gpu": "GB200", "tp": "2"}
+    assert job_of(first("mbridge", dtype="mxfp8", **bridge)).overlap.tp
+    narrow = job_of(first("mbridge", dtype="nvfp4", **bridge))
+    assert (narrow.layout.sequence_parallel, narrow.overlap.tp) == (True, False)
+
+
 def test_eras_follow_the_release() -> None:
     bridge = {r["software"]: habits_of(r).era for r in RECORDS.values() if r["model"] == "gpt-oss-120b"}
     assert bridge["Megatron-Bridge 26.04"] == "megatron-2025"

@@ -33,6 +33,8 @@ def megatron(one: TrainingJob, arch: Transformer, hosts: Hosts) -> tuple[list[st
 
 
 NCCL = ["--moe-token-dispatcher-type alltoall"]
+GATHERED = ["--moe-token-dispatcher-type allgather"]
+SPLIT = {"tensor": 2, "sequence_parallel": True}
 DEEPEP = ["--moe-token-dispatcher-type flex", "--moe-flex-dispatcher-backend deepep"]
 HYBRIDEP = ["--moe-token-dispatcher-type flex", "--moe-flex-dispatcher-backend hybridep"]
 
@@ -58,7 +60,14 @@ HYBRIDEP = ["--moe-token-dispatcher-type flex", "--moe-flex-dispatcher-backend h
         (limited(4, expert=32), Hosts(32, 1, "gb200"), HYBRIDEP),
         (limited(4, expert=8), Hosts(32, 1, "gb300"), HYBRIDEP),
         (limited(4, 1.0, expert=8), Hosts(32, 1), HYBRIDEP),
-        (limited(4, expert=1), Hosts(32, 1), []),
+        (limited(4, expert=1), Hosts(32, 1), GATHERED),
+        # every token once over the tensor ranks, its copies where experts are cut otherwise
+        (limited(None, **SPLIT), Hosts(16, 1), GATHERED),
+        (limited(None, **SPLIT, expert_tensor=4), Hosts(16, 1), NCCL),
+        # whose ranks count no tokens on the host: only alltoall pads to the capacity
+        (limited(None, 1.5), Hosts(32, 1), NCCL),
+        (limited(None, 1.5, **SPLIT, expert_tensor=1), Hosts(16, 1), NCCL),
+        (limited(None, 1.5, **SPLIT), Hosts(16, 1), GATHERED),
     ],
     ids=str,
 )
@@ -66,6 +75,15 @@ def test_megatron_is_told_what_was_predicted(one: TrainingJob, hosts: Hosts, wri
     """transformer_config.py: moe_flex_dispatcher_backend, and moe_router_num_groups "equal to number of nodes
     in EP group" for node-limited routing."""
     assert megatron(one, WIDE, hosts)[0] == written
+
+
+def test_capacities_of_cut_experts_on_one_rank_are_counted_all_the_same() -> None:
+    """token_dispatcher.py: MoEAllGatherTokenDispatcher knows no drop_and_pad."""
+    said = "# fixed capacities, of which the host needs no counts"
+    for capacity, cut in ((1.5, None), (1.5, 1), (None, None)):
+        one = limited(None, capacity, **SPLIT, expert_tensor=cut)
+        found = any(x.startswith(said) for x in megatron(one, WIDE, Hosts(16, 1))[1])
+        assert found == (capacity is not None and cut is None)
 
 
 def test_nemo_is_told_the_same() -> None:

@@ -31,6 +31,15 @@ def test_nemo_is_told_what_megatron_is() -> None:
     assert "optimizer_cpu_offload=True" in held
 
 
+def test_turns_that_are_not_predicted_are_not_written() -> None:
+    """Under ZeRO-3 nothing is hidden: written, Megatron would run another step, and refuse shared experts
+    that hide what is exchanged instead."""
+    arch = replace(MOE, shared_experts=1, shared_ffn=512)
+    lines = exported((arch, job(expert=4, zero=3, overlap=Overlap(ep=True, shared=True))), "megatron")
+    assert "--moe-shared-expert-overlap" in lines
+    assert "--overlap-moe-expert-parallel-comm" not in lines
+
+
 @pytest.mark.parametrize("layout", [{"pipeline": 2}, {"recompute": "full"}])
 def test_turns_that_megatron_refuses_are_a_comment(layout: dict[str, object]) -> None:
     """overlap_moe_expert_parallel_comm wants virtual stages beside a pipeline, and no recomputed layers."""
@@ -47,6 +56,7 @@ def test_what_megatron_refuses_is_not_written() -> None:
     staged = exported((DENSE, job(offload=("activations",), pipeline=2)), "megatron")
     assert "--cpu-offloading-num-layers" not in staged
     assert "allows no pipeline" in staged
+    assert "since core 0.16 inputs of named modules go to the host beside them" in staged
     alone = exported((DENSE, job(offload=("activations",))), "megatron")
     assert "--cpu-offloading-num-layers 7" in alone
     # a field, but no argument: arguments.py excludes it and sets it where layers are named
@@ -128,7 +138,7 @@ def test_megatron_takes_layers_of_other_kinds_as_a_pattern(
     assert "pretrain_hybrid.py" in text
     assert "pretrain_hybrid.py" in exported((arch, job(**layout)), "nemo")  # type: ignore[arg-type]
     other = exported((arch, job()), "torchtitan")
-    assert "torchtitan does not run this: layers that are not attention" in other
+    assert "torchtitan 0.2 does not run this: layers that are not attention" in other
 
 
 @pytest.mark.parametrize(
@@ -193,7 +203,7 @@ def test_megatron_says_where_its_master_weights_are_whole(
             ["--cuda-graph-impl transformer_engine", "--cuda-graph-modules attn moe_router moe_preprocess"],
         ),
         (
-            {"cuda_graphs": ("step",)},
+            {"cuda_graphs": ("step",), "expert_capacity": 1.0},
             ["--cuda-graph-impl full_iteration", "--no-check-for-nan-in-loss-and-grad"],
         ),
     ],

@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import tomllib
+from dataclasses import replace
 
 import pytest
 
 from export_cases import CASES, OFF, exported
-from training_cases import DENSE, changed, job
+from railwright.model.architecture import Transformer
+from railwright.search.dispatcher import Hosts
+from railwright.search.export import FORMS
+from railwright.search.frameworks import FRAMEWORKS
+from railwright.spec.lora import Lora
+from railwright.spec.training import TrainingJob
+from training_cases import DENSE, MOE, changed, job
 
 
 def test_what_torchtitan_cannot_is_a_comment() -> None:
@@ -69,3 +76,46 @@ def test_torchtitan_compiles() -> None:
     for told in ({"unfused": ("loss",)}, {"software": "fsdp-2024"}):
         eager = tomllib.loads(exported((DENSE, changed(job(), **told)), "torchtitan"))
         assert eager["compile"]["components"] == ["model"]
+
+
+LATER = "# torchtitan 0.3, which is configured in Python, has "
+
+
+@pytest.mark.parametrize(
+    ("arch", "one", "told"),
+    [
+        (DENSE, changed(job(), optimizer="muon", lora=Lora(rank=8)), ["it: Muon, adapters"]),
+        (DENSE, changed(job(tensor=2), dtype="nvfp4"), ["it: NVFP4, tensor parallelism without sequence"]),
+        (DENSE, changed(job(), cuda_graphs=("step",)), ["it: CUDA graphs of the step"]),
+        (DENSE, changed(job(pipeline=2), cuda_graphs=("step",)), []),
+        (replace(DENSE, mtp_layers=1), job(), ["it: multi-token prediction, of deepseek_v3"]),
+        (DENSE, job(context=2), ["no longer: rings of keys and values"]),
+        (MOE, job(expert=4, tensor=2, sequence_parallel=True), ["no longer: experts that are cut"]),
+        (MOE, job(expert=4, tensor=2, sequence_parallel=True, expert_tensor=1), []),
+        (DENSE, job(), []),
+    ],
+    ids=lambda value: "",
+)
+def test_what_the_release_after_has_or_has_no_longer(
+    arch: Transformer, one: TrainingJob, told: list[str]
+) -> None:
+    """torchtitan 0.3.0 of September 2026."""
+    lines = [x for x in FORMS["torchtitan"][1](one, arch, Hosts(4)) if x.startswith(LATER)]
+    assert len(lines) == len(told)
+    assert all(line.startswith(LATER + words) for line, words in zip(lines, told, strict=True))
+
+
+def test_refusals_name_the_version_that_was_read() -> None:
+    assert FRAMEWORKS["torchtitan"].title in exported((DENSE, changed(job(), optimizer="muon")), "torchtitan")
+    assert FORMS["torchtitan"][0].startswith("torchtitan 0.2.1 and 0.2.2, TOML")
+
+
+@pytest.mark.parametrize(
+    ("dtype", "tensor", "told"), [("fp8", 2, True), ("fp8", 1, False), ("fp8_rowwise", 2, False)]
+)
+def test_tensor_ranks_gather_16_bits_where_the_converter_is_not_found(
+    dtype: str, tensor: int, told: bool
+) -> None:
+    """models/llama3/infra/parallelize.py, v0.2.0 to v0.2.2: `"float8" in job_config.model.converters`."""
+    one = changed(job(tensor=tensor, sequence_parallel=True, zero=3), dtype=dtype)
+    assert ("gather is predicted in 8 bits" in exported((DENSE, one), "torchtitan")) == told

@@ -282,7 +282,7 @@ def test_a_best_layout_that_the_jobs_own_software_does_not_run_is_told() -> None
         (
             DENSE,
             {"software": "fsdp-2025", "optimizer": "muon"},
-            "torchtitan runs no layout of this job, for what it lacks: optimizer muon.",
+            "torchtitan 0.2 runs no layout of this job, for what it lacks: optimizer muon.",
         ),
     ],
     ids=["model", "optimizer"],

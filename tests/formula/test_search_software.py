@@ -56,7 +56,7 @@ def test_a_framework_is_priced_with_its_own_software(name: str, software: str, p
 def test_an_export_for_another_framework_than_was_searched_says_so() -> None:
     best = search(job(batch=32), DENSE, machine(1), Space(SMALL), top=1, steps=0).best[0]
     text = export(best, DENSE, Hosts.of(best.job, machine(1)), "torchtitan")
-    assert "# its software is not torchtitan's: search with --framework torchtitan" in text
+    assert "# its software is not torchtitan 0.2's: search with --framework torchtitan" in text
 
 
 def test_torchtitans_space_is_what_torchtitan_runs() -> None:

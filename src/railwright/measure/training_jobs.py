@@ -16,6 +16,7 @@ from railwright.model.eager import Part
 from railwright.spec.training import Layout, Overlap, TrainingJob
 from railwright.training.constants import width_of
 from railwright.training.costs import ContextKind
+from railwright.training.unhidden import UNBUFFERED
 
 DTYPES = {
     "bf16": "bf16",
@@ -104,7 +105,7 @@ def job_of(record: Mapping[str, str]) -> TrainingJob:
             **_recompute(record),
         ),
         overlap=Overlap(
-            tp=habits.tp and parallel and not moe and record.get("tp_overlap") != "no",
+            tp=habits.tp and parallel and not moe and _takes_buffers(record),
             dp=habits.dp,
             pp=habits.pp,
             ep=recipe_of(record).get("hidden") == "yes",
@@ -119,6 +120,11 @@ def job_of(record: Mapping[str, str]) -> TrainingJob:
         gradient_dtype=None if record["dtype"] == "fp16" else habits.gradients,  # type: ignore[arg-type]
         master=habits.master,  # type: ignore[arg-type]
     )
+
+
+def _takes_buffers(record: Mapping[str, str]) -> bool:
+    """Whether a record's products may hide what tensor-parallel ranks exchange."""
+    return record.get("tp_overlap") != "no" and DTYPES[record["dtype"]] not in UNBUFFERED
 
 
 def _maxima(record: Mapping[str, str]) -> Literal["stage", "tensor", "none"] | None:

@@ -15,6 +15,7 @@ from railwright.collectives.machine import Machine
 from railwright.collectives.moe_routing import nodes_kept
 from railwright.model.architecture import Transformer
 from railwright.spec.training import TrainingJob
+from railwright.training.eras import era_of
 from railwright.training.experts import in_unequal_parts
 from railwright.training.placement import place
 from railwright.training.sizes import data_parallel
@@ -35,6 +36,7 @@ class Hosts:
     gpu      name of the GPUs in the catalogue
     even     whether every expert group has as many ranks on each of so many servers
     apart    whether some group has more ranks on one of its servers than on another
+    fused    whether experts are predicted as one fused MLP there
     node     GPUs that one operating system has: an NVL72's are 18 trays of 4; 0 where nobody says
     """
 
@@ -44,6 +46,7 @@ class Hosts:
     even: bool = True
     node: int = 0
     apart: bool = False
+    fused: bool = False
 
     @classmethod
     def of(cls, job: TrainingJob, machine: Machine) -> Hosts:
@@ -55,7 +58,8 @@ class Hosts:
         even = {n for part in parts for n in part} == {job.layout.expert // max(servers, 1)}
         apart = bool(in_unequal_parts(parts))
         node = machine.server.gpus // machine.server.hosts
-        return cls(data_parallel(job, fabric), servers, machine.gpu.name, even, node, apart)
+        fused = era_of(job).fuses_experts(machine.gpu, job.dtype)
+        return cls(data_parallel(job, fabric), servers, machine.gpu.name, even, node, apart, fused)
 
 
 def sends_one_copy(job: TrainingJob, arch: Transformer) -> bool:

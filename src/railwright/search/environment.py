@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from railwright.model.architecture import Transformer
+from railwright.search.one_mlp import VARIABLE
 from railwright.spec.training import TrainingJob
 from railwright.training.graphs import graphed
 from railwright.training.unhidden import exposed_turns
@@ -36,11 +37,14 @@ def connections(job: TrainingJob, arch: Transformer) -> Connections | None:
     return Connections(1, True) if layout.tensor > 1 or layout.context > 1 else None
 
 
-def environment(job: TrainingJob, arch: Transformer, form: str, growing: bool) -> list[str]:
+def environment(
+    job: TrainingJob, arch: Transformer, form: str, growing: bool, fused: bool = False
+) -> list[str]:
     """Lines for what a form's configuration holds, or relies on.
 
     growing  whether PyTorch's segments must grow.  Megatron takes CUDA graphs with such segments only where
              NCCL does not register them (arguments.py; Megatron-Bridge, docs/training/cuda-graphs.md)
+    fused    whether experts are one fused MLP (`one_mlp`)
 
     Queues are NeMo's alone here: Megatron-LM's export says what its script wants itself.
     """
@@ -49,6 +53,8 @@ def environment(job: TrainingJob, arch: Transformer, form: str, growing: bool) -
         needed["PYTORCH_CUDA_ALLOC_CONF"] = "expandable_segments:True"
         if form != "torchtitan" and graphed(job, arch):
             needed["NCCL_GRAPH_REGISTER"] = "0"
+    if fused and form in ("megatron", "nemo"):
+        needed[VARIABLE] = "1"
     if form == "nemo":
         return _settings(needed, connections(job, arch))
     words = " ".join(f"{name}={value}" for name, value in needed.items())

@@ -19,6 +19,7 @@ from railwright.search.export_megatron import megatron
 from railwright.search.export_nemo import nemo
 from railwright.search.export_torchtitan import torchtitan
 from railwright.search.frameworks import FRAMEWORKS
+from railwright.search.one_mlp import one_mlp
 from railwright.search.result import Candidate
 from railwright.spec.dataset import Data
 from railwright.spec.training import TrainingJob
@@ -61,7 +62,7 @@ def export(candidate: Candidate, arch: Transformer, hosts: Hosts, form: str, tol
         head += [f"# {sentence}" for sentence in _outside(job, arch, hosts)]
     if form in UNSHAPED:
         head.append(f"# to add: the shape of {arch.name}, by {UNSHAPED[form]}")
-    around = environment(job, arch, form, growing=bool(grows))
+    around = environment(job, arch, form, growing=bool(grows), fused=bool(one_mlp(job, arch, hosts)))
     return "\n".join([*head, *around, *write(job, arch, hosts)]) + "\n"
 
 
@@ -136,9 +137,12 @@ def study(job: TrainingJob, arch: Transformer, hosts: Hosts) -> list[str]:
 
 
 FORMS: dict[str, tuple[str, Callable[[TrainingJob, Transformer, Hosts], list[str]]]] = {
-    "megatron": ("Megatron-LM, arguments of pretrain_gpt.py (megatron/training/arguments.py)", megatron),
+    "megatron": (
+        "Megatron-LM core 0.19, arguments of pretrain_gpt.py (megatron/training/arguments.py)",
+        megatron,
+    ),
     "nemo": ("NeMo 2", nemo),
-    "torchtitan": ("torchtitan 0.2, TOML (torchtitan/config/job_config.py)", torchtitan),
+    "torchtitan": ("torchtitan 0.2.1 and 0.2.2, TOML (torchtitan/config/job_config.py)", torchtitan),
     "study": ("railwright", study),
 }
 

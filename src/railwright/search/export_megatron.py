@@ -26,9 +26,12 @@ from railwright.search.export_transformer_config import (
     recomputation,
     stages,
 )
+from railwright.search.later import newer
+from railwright.search.one_mlp import one_mlp
 from railwright.spec.dataset import Data
 from railwright.spec.training import TrainingJob
 from railwright.training.eras import loss_of
+from railwright.training.graphs import graphed
 
 ARGUMENTS = {
     "fp8": "--fp8-format",
@@ -68,20 +71,23 @@ def megatron(job: TrainingJob, arch: Transformer, hosts: Hosts) -> list[str]:
     if layout.sequence_parallel and layout.tensor > 1:
         lines.append("--sequence-parallel")
     fields = cut | communication(job, arch, hosts) | recomputation(job, arch) | precision(job)
-    fields |= fusions(job, arch, loss="native") | graphs(job, arch) | optimizer_fields(job) | muon(job)
+    fields |= fusions(job, arch, loss="native") | one_mlp(job, arch, hosts) | graphs(job, arch)
+    fields |= optimizer_fields(job) | muon(job)
     for name, value in fields.items():
         argument = _argument(name, arch)
         words = [] if isinstance(value, bool) else value if isinstance(value, list) else [str(value)]
         if argument:
             lines.append(" ".join([argument, *map(quote, words)]))
-    if "step" in job.cuda_graphs:
+    if "step" in graphed(job, arch):
         lines.append("--no-check-for-nan-in-loss-and-grad")
     if "rotary" in job.unfused or arch.index_topk:
         lines.append("--no-rope-fusion")
     if job.data.workers != Data().workers:
         lines.append(f"--num-workers {job.data.workers}")
     lines += sharding(job, hosts, bool(optimizer_fields(job)))
-    return [*unsaid(job, arch, hosts), *_of_the_script(job, arch), *shape(job, arch), *lines]
+    lines = [*shape(job, arch), *lines]
+    late = [f"# {sentence}" for sentence in newer(job, lines)]
+    return [*unsaid(job, arch, hosts), *_of_the_script(job, arch), *late, *lines]
 
 
 def _argument(field: str, arch: Transformer) -> str:

@@ -19,13 +19,16 @@ from railwright.search.dispatcher import (
 )
 from railwright.search.export_hybrid import said_of_hybrids
 from railwright.search.export_shape import has_biases
+from railwright.search.one_mlp import apart
 from railwright.search.placed import placed_by
 from railwright.spec.training import TrainingJob
 from railwright.training.adam import scales_at_once
 from railwright.training.graphs import graphed, ungraphed
 from railwright.training.lockstep import amax_over
+from railwright.training.narrow_weights import widened
 from railwright.training.schedule import schedule_name
 from railwright.training.shared import hides_behind_shared
+from railwright.training.sizes import Sizes
 from railwright.training.unhidden import exposed_products, exposed_turns
 
 MODULES = ("core_attn", "moe_act", "layernorm", "mla_up_proj", "mlp", "moe", "shared_experts")
@@ -68,19 +71,23 @@ def unsaid(job: TrainingJob, arch: Transformer, hosts: Hosts) -> list[str]:
     if "norm" in job.unfused:
         found.append("norms one kernel per operation (unfused): Megatron's are fused")
     found += _exchanged(job, arch, hosts)
+    if why := apart(job, arch, hosts):
+        found.append(f"experts are predicted as one fused MLP: Megatron has none {why}")
     if arch.is_moe and layout.expert > 1 and job.overlap.ep and (where := exposed_turns(job, arch)):
         found.append(
             f"hidden expert all-to-all: Megatron has no overlap_moe_expert_parallel_comm {' or '.join(where)}"
         )
     if "activations" in layout.offload and (layout.pipeline > 1 or layout.recompute != "none"):
         found.append(
-            "offloaded activations: Megatron's cpu_offloading allows no pipeline and no recomputation"
+            "offloaded activations: Megatron's cpu_offloading allows no pipeline and no recomputation; since "
+            "core 0.16 inputs of named modules go to the host beside them "
+            "(fine_grained_activation_offloading, offload_modules), which is not predicted"
         )
     if "weights" in layout.offload:
         found.append("offloaded weights: Transformer Engine does nothing any more for cpu_offloading_weights")
     if job.overlap.tp and layout.tensor > 1 and (where := exposed_products(job, arch)):
         found.append(f"overlapped tensor parallelism: Megatron has no tp_comm_overlap {' or '.join(where)}")
-    return [f"# {sentence}" for sentence in [*found, *_unset(job, arch)]]
+    return [f"# {sentence}" for sentence in [*found, *_unset(job, arch, hosts)]]
 
 
 def _exchanged(job: TrainingJob, arch: Transformer, hosts: Hosts) -> list[str]:
@@ -107,7 +114,7 @@ def _exchanged(job: TrainingJob, arch: Transformer, hosts: Hosts) -> list[str]:
     return found
 
 
-def _unset(job: TrainingJob, arch: Transformer) -> list[str]:
+def _unset(job: TrainingJob, arch: Transformer, hosts: Hosts) -> list[str]:
     """What there is no switch for."""
     layout = job.layout
     found = [
@@ -115,7 +122,7 @@ def _unset(job: TrainingJob, arch: Transformer) -> list[str]:
         *_of_the_model(arch),
         *_computed_again(job, arch),
         *_of_experts(job, arch),
-        *_of_shards(job),
+        *_of_shards(job, hosts),
         *_predicting_on(arch),
     ]
     if layout.context > 1 and layout.context_kind == "ring" and not job.overlap.cp:
@@ -125,6 +132,11 @@ def _unset(job: TrainingJob, arch: Transformer) -> list[str]:
     for part in job.cuda_graphs:
         if part not in graphed(job, arch):
             found.append(f"CUDA graphs of {part}: refused, {ungraphed(job, arch) or 'the model has none'}")
+    if "step" in graphed(job, arch) and arch.is_moe and job.expert_capacity is None:
+        found.append(
+            "CUDA graphs of the step hold dropless experts with HybridEP alone: to add are "
+            "moe_expert_rank_capacity_factor, moe_paged_stash and use_transformer_engine_op_fuser"
+        )
     return found
 
 
@@ -170,11 +182,16 @@ def _of_experts(job: TrainingJob, arch: Transformer) -> list[str]:
         found.append(
             "biases in experts that are cut: Megatron has them with --expert-tensor-parallel-size 1 only"
         )
+    if job.expert_capacity is not None and layout.expert == 1 and layout.expert_cut == layout.tensor > 1:
+        found.append(
+            "fixed capacities, of which the host needs no counts: Megatron's allgather dispatcher, which "
+            "gathers tokens once over the ranks that experts are cut over, counts them all the same"
+        )
     return found
 
 
-def _of_shards(job: TrainingJob) -> list[str]:
-    """When Megatron-FSDP reduces and gathers, and which master weights are kept."""
+def _of_shards(job: TrainingJob, hosts: Hosts) -> list[str]:
+    """When Megatron-FSDP reduces and gathers, and in which types weights and masters are kept."""
     layout, found = job.layout, []
     if layout.zero >= 2 and not layout.reduce_each:
         found.append("gradients reduced once per step (reduce_each: false): Megatron-FSDP does so every time")
@@ -183,6 +200,8 @@ def _of_shards(job: TrainingJob) -> list[str]:
         found.append(f"parameters gathered {ahead} layers ahead: Megatron-FSDP counts in elements")
     if kept := whole_masters(job):
         found.append(f"master weights as remainders: Megatron keeps them whole in fp32 {kept}")
+    if wide := widened(job, Sizes.under(layout, hosts.data).copies):
+        found.append(f"weights in 8 bits alone: Megatron keeps 16 bits beside them {wide}")
     return found
 
 

@@ -24,15 +24,33 @@ from railwright.search.export_transformer_config import (
     recomputation,
     stages,
 )
+from railwright.search.later import newer_fields
+from railwright.search.one_mlp import one_mlp
 from railwright.spec.dataset import Data
 from railwright.spec.training import TrainingJob
 from railwright.training.communication import gradient_type
+from railwright.training.graphs import graphed
+from railwright.training.narrow_weights import gathers_narrow, shares_gradients_buffer
+from railwright.training.sizes import Sizes
 
 TORCH = {"fp32": "torch.float32", "bf16": "torch.bfloat16", "fp16": "torch.float16", "fp8": "torch.uint8"}
 """What arguments.py makes of the names of types (validate_args, dtype_map)."""
 
 ADAPTED = {"attention output": "linear_proj", "mlp up": "linear_fc1", "mlp down": "linear_fc2"}
 """Modules that adapters are added to, beside those of queries, keys and values (LoRA.target_modules)."""
+
+
+OVERWRITTEN = (
+    "number formats and grad_reduce_in_fp32: NeMo 2's MegatronMixedPrecision and Megatron-Bridge's "
+    "mixed_precision overwrite the fields below; give them the same",
+    "overlaps: NeMo 2's MegatronCommOverlapCallback and Megatron-Bridge's comm_overlap do so too; give them "
+    "the same, or leave them out",
+)
+"""Objects of a recipe that overwrite what an export sets.
+
+Source: Megatron-Bridge, training/mixed_precision.py (update_config_with_precision_overrides) and
+comm_overlap.py (CommOverlapConfig.setup); NeMo 2 has both from the same hand.
+"""
 
 
 class Part(NamedTuple):
@@ -48,7 +66,7 @@ class Part(NamedTuple):
 
 def nemo(job: TrainingJob, arch: Transformer, hosts: Hosts) -> list[str]:
     """Keyword arguments of NeMo's MegatronStrategy and what goes into the configurations beside it."""
-    lines = unsaid(job, arch, hosts)
+    lines = [*unsaid(job, arch, hosts), *(f"# {sentence}" for sentence in (*newer_fields(job), *OVERWRITTEN))]
     for what, name, values in _parts(job, arch, hosts):
         lines += [f"# {what}", f"{name} = dict("]
         lines += [f"    {key}={value!r}," for key, value in values.items()]
@@ -66,17 +84,16 @@ def _parts(job: TrainingJob, arch: Transformer, hosts: Hosts) -> list[Part]:
         Part(
             "its ddp=DistributedDataParallelConfig (megatron/core/distributed)",
             "ddp",
-            _data_parallel(job, hosts),
+            _data_parallel(job, arch, hosts),
         ),
         Part(
-            "the model's TransformerConfig (megatron/core/transformer); NeMo 2 sets its number formats by "
-            "MegatronMixedPrecision",
+            "the model's TransformerConfig (megatron/core/transformer)",
             "model",
             _model(job, arch, hosts),
         ),
         Part("the data module", "data", _data(job)),
     ]
-    if held := _optimizer(job):
+    if held := _optimizer(job, hosts):
         found.append(Part("the OptimizerConfig (megatron/core/optimizer)", "optimizer", held))
     if job.lora:
         targets = [name for target in job.lora.targets for name in _adapted(target, arch)]
@@ -114,10 +131,12 @@ def _by_matrix(job: TrainingJob) -> bool:
     return job.optimizer == "muon" and job.layout.zero > 0
 
 
-def _data_parallel(job: TrainingJob, hosts: Hosts) -> dict[str, Any]:
+def _data_parallel(job: TrainingJob, arch: Transformer, hosts: Hosts) -> dict[str, Any]:
     """What data-parallel ranks share, hide, and reduce in which type."""
     layout, overlap = job.layout, job.overlap
-    sharded = layout.zero > 0 or bool(optimizer_fields(job))
+    same = Sizes.under(layout, hosts.data).copies
+    narrow = gathers_narrow(job, same)
+    sharded = layout.zero > 0 or bool(optimizer_fields(job)) or (narrow and not job.lora)
     found: dict[str, Any] = {
         "use_distributed_optimizer": sharded and not _by_matrix(job),
         "overlap_grad_reduce": overlap.dp,
@@ -127,9 +146,13 @@ def _data_parallel(job: TrainingJob, hosts: Hosts) -> dict[str, Any]:
     if layout.zero >= 2:
         found |= {"use_megatron_fsdp": True, "data_parallel_sharding_strategy": STRATEGIES[layout.zero]}
         found["megatron_fsdp_main_grads_dtype"] = _Name(TORCH[gradient_type(job)])
+    if narrow:
+        found["fp8_param_gather"] = True
+    if shares_gradients_buffer(job, same):
+        found["reuse_grad_buf_for_mxfp8_param_ag"] = True
     if (instances := copies(job, hosts)) > 1:
         found["num_distributed_optimizer_instances"] = instances
-    if "step" in job.cuda_graphs:  # nothing can be looked at inside one graph
+    if "step" in graphed(job, arch):  # nothing can be looked at inside one graph
         found["check_for_nan_in_grad"] = False
     return found
 
@@ -141,7 +164,9 @@ def _model(job: TrainingJob, arch: Transformer, hosts: Hosts) -> dict[str, Any]:
     if job.layout.virtual_pipeline > 1:
         found |= {"overlap_p2p_comm": overlap.pp, "batch_p2p_comm": not overlap.pp}
     found |= communication(job, arch, hosts) | recomputation(job, arch) | precision(job)
-    found |= fusions(job, arch, loss="te") | graphs(job, arch)
+    found |= fusions(job, arch, loss="te") | one_mlp(job, arch, hosts) | graphs(job, arch)
+    if gathers_narrow(job, Sizes.under(job.layout, hosts.data).copies):
+        found["fp8_param"] = True
     if "rotary" in job.unfused or arch.index_topk:
         found["apply_rope_fusion"] = False
     if "cpu_offloading_num_layers" in found:
@@ -160,9 +185,11 @@ def _data(job: TrainingJob) -> dict[str, Any]:
     return found
 
 
-def _optimizer(job: TrainingJob) -> dict[str, Any]:
-    """The optimizer, where it is not Adam in fp32 on the GPU."""
+def _optimizer(job: TrainingJob, hosts: Hosts) -> dict[str, Any]:
+    """The optimizer, where it is not Adam in fp32 on the GPU of weights in 16 bits."""
     found = optimizer_fields(job) | muon(job)
+    if shares_gradients_buffer(job, Sizes.under(job.layout, hosts.data).copies):
+        found["reuse_grad_buf_for_mxfp8_param_ag"] = True
     if not found:
         return {}
     if job.optimizer == "muon":
@@ -170,6 +197,8 @@ def _optimizer(job: TrainingJob) -> dict[str, Any]:
             "use_distributed_optimizer": False,
             "use_layer_wise_distributed_optimizer": _by_matrix(job),
         }
+    if "use_precision_aware_optimizer" in found and (recipe := precision(job).get("fp8_recipe")):
+        found["fp8_recipe"] = recipe  # who updates and casts weights depends on it
     found = {k: _Name(TORCH[v]) if k.endswith("_dtype") else v for k, v in found.items()}
     if job.master == "fp32" and job.optimizer == "adam":
         found["store_param_remainders"] = False

@@ -8,6 +8,7 @@ from __future__ import annotations
 from railwright.search.dispatcher import Hosts
 from railwright.spec.training import TrainingJob
 from railwright.training.communication import gradient_type
+from railwright.training.narrow_weights import gathers_narrow, shares_gradients_buffer
 from railwright.training.sizes import Sizes
 
 STRATEGIES = {2: "optim_grads", 3: "optim_grads_params"}
@@ -28,7 +29,9 @@ def sharding(job: TrainingJob, hosts: Hosts, optimizer: bool) -> list[str]:
     optimizer  whether the optimizer has settings that only the distributed one takes
     """
     zero, gradients = job.layout.zero, gradient_type(job)
-    lines = ["--use-distributed-optimizer"] if zero or optimizer else []
+    same = Sizes.under(job.layout, hosts.data).copies
+    narrow = gathers_narrow(job, same)
+    lines = ["--use-distributed-optimizer"] if zero or optimizer or narrow else []
     if zero >= 2:
         lines += ["--use-megatron-fsdp", f"--data-parallel-sharding-strategy {STRATEGIES[zero]}"]
         lines.append("--ckpt-format fsdp_dtensor")
@@ -44,4 +47,8 @@ def sharding(job: TrainingJob, hosts: Hosts, optimizer: bool) -> list[str]:
         lines.append("--overlap-grad-reduce")
         if zero:
             lines.append("--overlap-param-gather")
+    if narrow:
+        lines.append("--fp8-param-gather")
+    if shares_gradients_buffer(job, same):
+        lines.append("--reuse-grad-buf-for-mxfp8-param-ag")
     return lines

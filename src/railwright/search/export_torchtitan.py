@@ -161,6 +161,7 @@ def _unsaid(job: TrainingJob, arch: Transformer, hosts: Hosts) -> list[str]:
         *_of_formats(job),
         *_exchanged(job, arch, hosts),
         *_unset(job, arch),
+        *_of_later(job, arch),
     ]
     return [f"# {sentence}" for sentence in found]
 
@@ -245,6 +246,13 @@ def _of_formats(job: TrainingJob) -> list[str]:
         found.append("tokens dispatched in 8 bits: torchtitan sends them in 16")
     if job.dtype in ("fp16", "nvfp4", "fp8_block"):
         found.append(f"{job.dtype}: torchtitan has no training in it; without it, bf16")
+    if job.dtype == "fp8" and job.layout.tensor > 1:
+        # parallelize.py of each model, v0.2.0 to v0.2.2: enable_float8_linear = "float8" in converters, which
+        # are called quantize.linear.float8 since
+        found.append(
+            "what tensor-parallel ranks gather is predicted in 8 bits: 0.2 looks for the converter under its "
+            "older name, float8, and gathers 16 bits; 0.1 gathers 8"
+        )
     if job.dtype_also:
         found.append(f"{' and '.join(job.dtype_also)} in {job.dtype}: torchtitan multiplies them in 16 bits")
     if job.activation_input_dtype == "fp8":
@@ -317,6 +325,36 @@ def _unset(job: TrainingJob, arch: Transformer) -> list[str]:
     if layout.context > 1 and layout.context_kind == "ring" and not overlap.cp:
         found.append("a ring of keys and values that is not hidden: torchtitan has no switch for it")
     return found
+
+
+def _of_later(job: TrainingJob, arch: Transformer) -> list[str]:
+    """What torchtitan 0.3 has of a job that this version has not, or has no longer.
+
+    Source: torchtitan 0.3.0 (2026-09), config/configs.py, distributed/parallel_dims.py (experts borrow ranks
+    of tensor parallelism), models/common/decoder_sharding.py (keys and values are gathered), trainer.py
+    (_validate_cuda_graphs), components/lora.py, optimizer/optimizer.py, quantization/nvfp4.py and
+    models/deepseek_v3/mtp.py.
+    """
+    layout = job.layout
+    has = {
+        "Muon": job.optimizer == "muon",
+        "adapters": job.lora is not None,
+        "NVFP4": job.dtype == "nvfp4",
+        "multi-token prediction, of deepseek_v3": arch.mtp_layers > 0,
+        "tensor parallelism without sequence parallelism": layout.tensor > 1 and not layout.sequence_parallel,
+        "CUDA graphs of the step": "step" in job.cuda_graphs and layout.pipeline == 1,
+    }
+    gone = {
+        "experts that are cut beside expert parallelism": arch.is_moe
+        and layout.expert > 1
+        and layout.expert_cut > 1,
+        "rings of keys and values": layout.context > 1 and layout.context_kind == "ring",
+    }
+    return [
+        f"torchtitan 0.3, which is configured in Python, has {words}: {', '.join(found)}"
+        for words, which in (("it", has), ("no longer", gone))
+        if (found := [name for name, applies in which.items() if applies])
+    ]
 
 
 def _toml(value: Any) -> str:

@@ -18,7 +18,7 @@ from railwright.training.eras import era_of, loss_of
 from railwright.training.graphs import graphed
 from railwright.training.lockstep import amax_over
 from railwright.training.offload import overlaps_update
-from railwright.training.schedule import FOLDED, schedule_name
+from railwright.training.schedule import FOLDED, in_pairs, schedule_name
 from railwright.training.shared import hides_behind_shared
 from railwright.training.stages import layers_per_piece
 from railwright.training.unhidden import exposed_turns, hides_products
@@ -41,11 +41,10 @@ def communication(job: TrainingJob, arch: Transformer, hosts: Hosts) -> dict[str
     if layout.context > 1:
         found["cp_comm_type"] = CONTEXT_KINDS[layout.context_kind]
     if arch.is_moe:
-        if layout.expert > 1:
-            found |= _dispatcher(job, arch, hosts)
-            if job.overlap.ep and not exposed_turns(job, arch):
-                # weight gradients behind a pass's result, as its schedule is predicted
-                found |= {"overlap_moe_expert_parallel_comm": True, "delay_wgrad_compute": True}
+        found |= _dispatcher(job, arch, hosts)
+        if in_pairs(job) and not exposed_turns(job, arch):
+            # weight gradients behind a pass's result, as its schedule is predicted
+            found |= {"overlap_moe_expert_parallel_comm": True, "delay_wgrad_compute": True}
         if hides_behind_shared(job, arch):
             found["moe_shared_expert_overlap"] = True
         if job.expert_capacity is not None:
@@ -57,9 +56,15 @@ def communication(job: TrainingJob, arch: Transformer, hosts: Hosts) -> dict[str
 
 
 def _dispatcher(job: TrainingJob, arch: Transformer, hosts: Hosts) -> dict[str, Any]:
-    """Fields of TransformerConfig for who exchanges tokens among experts, and how far they go."""
+    """Fields of TransformerConfig for who exchanges tokens among experts, and how far they go.
+
+    Where tensor-parallel ranks alone share experts these gather every token once ('allgather', Megatron's
+    default, not its recipes'); 'alltoall' would gather each of its copies.
+    """
     if not sends_one_copy(job, arch):
-        return {"moe_token_dispatcher_type": "alltoall"}
+        whole = job.layout.expert == 1 and job.layout.expert_cut == job.layout.tensor
+        gathers = whole and not (job.layout.expert_cut == 1 and job.expert_capacity is not None)
+        return {"moe_token_dispatcher_type": "allgather" if gathers else "alltoall"}
     found = {"moe_token_dispatcher_type": "flex", "moe_flex_dispatcher_backend": backend(job, hosts)}
     if groups := router_groups(job, arch, hosts):
         return {**found, "moe_router_num_groups": groups[0], "moe_router_group_topk": groups[1]}

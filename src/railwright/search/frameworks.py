@@ -207,5 +207,5 @@ def _folds(setting: Mapping[str, Any]) -> bool:
 FRAMEWORKS = {
     "megatron": Framework("Megatron-LM", megatron_lacks, "megatron", "megatron-2025"),
     "nemo": Framework("NeMo", megatron_lacks, "megatron", "megatron-2025"),
-    "torchtitan": Framework("torchtitan", torchtitan_lacks, "torchtitan", "fsdp-2025", fsdp=True),
+    "torchtitan": Framework("torchtitan 0.2", torchtitan_lacks, "torchtitan", "fsdp-2025", fsdp=True),
 }

@@ -16,10 +16,13 @@ from railwright.search.export_megatron_words import (
 )
 from railwright.search.export_shape import has_biases
 from railwright.search.lacks import dispatched, has_sinks, schedule_words, shown_ring
+from railwright.search.later import not_yet
 from railwright.search.space import apply
 from railwright.spec.training import TrainingJob
+from railwright.training.eras import era_of
 from railwright.training.graphs import ungraphed
 from railwright.training.hosted import unoffered
+from railwright.training.narrow_weights import widened
 from railwright.training.schedule import SHARED
 from railwright.training.unhidden import exposed_products, exposed_turns
 
@@ -52,12 +55,15 @@ def megatron_lacks(setting: Mapping[str, Any], job: TrainingJob, arch: Transform
     if arch.is_moe and (setting["expert_tensor"] or setting["tensor"]) > 1 and has_biases(arch):
         found.append("biases in experts that are cut")
     if setting["context"] > 1:
-        found += _context(setting["context_kind"], arch)
+        found += _context(setting["context_kind"], job, arch)
+    found += not_yet(setting, job)
     found += shown_ring(setting, job)
     found += dispatched(setting, job, arch)
     found += unoffered("megatron", apply(job, setting).layout, setting["copies"])
     if setting["zero"] == 0 and setting["copies"] > 1 and narrow(job):
         found.append("narrow optimizer states that are not sharded")
+    if wide := widened(apply(job, setting), setting["copies"]):
+        found.append(f"weights in 8 bits alone {wide}")
     if "weights" in setting["offload"]:
         found.append("weights offloaded")
     if setting["zero"] == 3 and not setting["reshard"]:
@@ -67,7 +73,8 @@ def megatron_lacks(setting: Mapping[str, Any], job: TrainingJob, arch: Transform
     if setting["zero"] >= 2 and (kept := whole_masters(apply(job, setting))) and _could_keep(job):
         found.append(f"master weights as remainders {kept}")
     if job.cuda_graphs and (why := ungraphed(apply(job, setting), arch)):
-        found.append(f"CUDA graphs of parts of a layer {why}")
+        what = "the step" if "step" in job.cuda_graphs else "parts of a layer"
+        found.append(f"CUDA graphs of {what} {why}")
     return found
 
 
@@ -76,8 +83,14 @@ def _could_keep(job: TrainingJob) -> bool:
     return keeps_remainders(apply(job, {"zero": 1, "offload": ()}))
 
 
-def _context(kind: str, arch: Transformer) -> list[str]:
-    """What Transformer Engine's attention does not do over context-parallel ranks."""
+def _context(kind: str, job: TrainingJob, arch: Transformer) -> list[str]:
+    """What Transformer Engine's attention does not do over context-parallel ranks.
+
+    Source: Transformer Engine d0067d0, dot_product_attention/context_parallel.py and utils.py
+    (get_attention_backend: "UnfusedDotProductAttention ... does not support context parallelism").
+    """
+    if era_of(job).attention == "unfused without dropout":
+        return ["context parallelism with attention that is not fused"]
     if has_sinks(arch) and kind != "all-to-all":
         return ["context parallelism with attention sinks other than over heads"]
     if arch.sliding_window and not arch.window_chunked and kind == "ring":

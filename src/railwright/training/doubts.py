@@ -9,10 +9,12 @@ from railwright.spec.lora import Lora
 from railwright.spec.training import Layout, Muon, Overlap, TrainingJob
 from railwright.training.eras import can_unfuse_loss, eager_parts, era_of
 from railwright.training.formats import has_fp32_shards
+from railwright.training.graphs import of_graphs
 from railwright.training.hosted import unoffered, updates_on_host
 from railwright.training.lora import targets_of
 from railwright.training.mixers import of_mixers
 from railwright.training.narrow import of_narrow
+from railwright.training.narrow_weights import of_weights
 from railwright.training.offload import overlaps_update
 from railwright.training.recompute import has_part
 from railwright.training.schedule import TOGETHER, in_pairs, order_name, route_of, schedule_name
@@ -41,9 +43,10 @@ def doubts(job: TrainingJob, arch: Transformer, count: int) -> list[str]:
             "overlap.ep hides nothing: all-to-alls of a microbatch hide behind the compute of another, and a "
             "replica runs only one; make global_batch larger, or micro_batch smaller."
         )
-    idle += [*of_stages(job, count), *of_megatron(job, arch)]
+    idle += [*of_stages(job, count), *of_megatron(job, arch), *of_graphs(job, arch)]
     data = job.global_batch // (job.micro_batch * count)
-    idle += _unoffered(job, Sizes.under(job.layout, data).copies)
+    copies = Sizes.under(job.layout, data).copies
+    idle += [*_unoffered(job, copies), *of_weights(job, copies)]
     if job.amax_over not in (None, "none") and job.dtype != "fp8":
         idle.append("amax_over does nothing: only dtype fp8 has one scale per tensor.")
     idle += [*of_schedule(job), *_idle_muon(job), *of_chosen_keys(job, arch), *of_mixers(arch)]

@@ -7,6 +7,11 @@ from railwright.spec.training import TrainingJob
 from railwright.training.eras import era_of
 from railwright.training.schedule import in_pairs
 
+UNBUFFERED = {"fp8_block": "fp8 with scales per block", "nvfp4": "NVFP4"}
+"""Number formats that user buffers do not gather: they take 16 bits, fp8 with a scale per tensor and MXFP8.
+Source: Transformer Engine d0067d0, module/base.py, fill_userbuffers_buffer_for_all_gather, which raises for
+others; Megatron-Bridge v0.2.1 to 067f987, whose scripts set tp_comm_overlap to False in NVFP4."""
+
 
 def exposed_products(job: TrainingJob, arch: Transformer) -> list[str]:
     """Where products do not hide what tensor-parallel ranks exchange: Megatron has no tp_comm_overlap.
@@ -20,6 +25,7 @@ def exposed_products(job: TrainingJob, arch: Transformer) -> list[str]:
     where = {
         "without sequence parallelism": not job.layout.sequence_parallel,
         "beside latent attention": arch.attention == "mla",
+        f"in {UNBUFFERED.get(job.dtype)}": job.dtype in UNBUFFERED,
     }
     return [words for words, applies in where.items() if applies]
 
