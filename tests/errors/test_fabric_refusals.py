@@ -55,7 +55,12 @@ def test_sizes_that_do_not_work(servers, network, said):
 def test_more_rails_than_a_spine_reaches():
     # 144 NIC ports are few; 72 rails are what 64-port switches cannot mesh
     text = refusal(2, server="gb300-nvl72", family="rail-optimised", tiers=3)
-    for part in ("72 leaves, one for each rail", "64 ports downwards reaches 32", "nics_per_tray", "fat-tree"):
+    for part in (
+        "72 leaves, one for each rail",
+        "64 ports downwards reaches 32",
+        "nics_per_tray",
+        "fat-tree",
+    ):
         assert part in text
     for build in ({"family": "fat-tree"}, {"family": "rail-optimised", "nics_per_tray": 4}):
         network = ComputeNetwork(switch="qm9700", **build)

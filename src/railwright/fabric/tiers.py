@@ -107,8 +107,8 @@ def _three_too_few(order: Order, draft: Plan) -> PlanError:
         return PlanError(
             f"{head}: a group has {draft.leaves_per_group} leaves, one for each rail, and a spine "
             f"'{order.spine.name}' with half of its {order.spine.ports} ports downwards reaches {reach}; "
-            "take nics_per_tray, where a server is a rack of trays whose NICs are the rails, family fat-tree, "
-            "whose leaves take every NIC, or switches with more ports",
+            "take nics_per_tray, where a server is a rack of trays whose NICs are the rails, "
+            "family fat-tree, whose leaves take every NIC, or switches with more ports",
             "family",
         )
     return PlanError(
