@@ -11,8 +11,8 @@ Two fits, both robust least squares on the logarithm of predicted over measured 
 - all other records: a mixed model.  The logarithm of each factor is a sum of effects (all steps, GPU
   generation, GPU and width, attention's kernels, the host's kind of CPU, era, and their combination), each
   drawn towards zero, that is towards isolated kernels, by a prior; a combination without records gets the sum
-  of what is known about its parts.  Records weigh 1/sqrt(records of their family), so that a long series of one
-  model does not outweigh other models.
+  of what is known about its parts.  Records weigh 1/sqrt(records of their family), so that a long series of
+  one model does not outweigh other models.
 Left out: the same fit without one family (model, GPU and publisher) gives the factors that predict it.
 """
 
