@@ -40,6 +40,7 @@ def test_a_hybrid_is_no_transformer_with_a_few_layers_less(save, config):
         ("gemma3n", "embeddings in every layer"),
         ("axk2", "sparse attention"),
         ("openelm", "another MLP in every layer"),
+        ("ernie4_5_moe_vl", "experts of two widths"),
         ("deci", "other key-value heads"),
         ("bitnet", "weights of three values"),
         ("ctrl", "a bias on an LM head that is tied"),

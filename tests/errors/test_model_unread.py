@@ -175,6 +175,12 @@ def test_weights_of_a_multimodal_model_stored_otherwise_are_noted():
     assert "'fp8'" in note
 
 
+def test_a_model_that_gives_a_score_is_noted_to_have_no_head():
+    (note,) = read(architectures=["LlamaForSequenceClassification"]).notes
+    assert note.startswith("architectures: 'LlamaForSequenceClassification' has no LM head")
+    assert read(architectures=[["LlamaForCausalLM"], 7]).notes == ()
+
+
 def test_an_activation_that_nobody_knows_is_noted_with_the_nearest():
     (note,) = read(hidden_act="sillu").notes
     assert note.startswith("hidden_act: 'sillu' is no activation that we know; did you mean 'silu'")

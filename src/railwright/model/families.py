@@ -258,7 +258,8 @@ REFUSED = {
         ("muse_spark", "muse_spark_text"), "has experts of another width than the layers they are in"
     ),
     **dict.fromkeys(
-        ("ernie4_5_vl_moe", "ernie4_5_vl_moe_text"), "has experts of two widths, for text and for images"
+        ("ernie4_5_moe_vl", "ernie4_5_vl_moe", "ernie4_5_vl_moe_text"),
+        "has experts of two widths, for text and for images",
     ),
     "lara_mini": "has windows in some layers beside gated delta nets in others",
     "zaya": "convolves queries, keys and values, and has a router of several layers",

@@ -29,6 +29,7 @@ _SHARED = (
     *("shared_expert_intermediate_size", "shared_intermediate_size"),
 )
 _EXTRA = ("num_nextn_predict_layers", "num_mtp_layers", "mtp_num_hidden_layers", "num_mtp_modules")
+_SCORERS = ("ForSequenceClassification", "ForTokenClassification", "ForQuestionAnswering", "ForRewardModel")
 _ACTIVATIONS = ("hidden_act", "hidden_activation", "activation_function")
 
 ACTIVATIONS = (
@@ -91,7 +92,8 @@ def notes_of(keys: Keys, outer: Keys) -> tuple[str, ...]:
 
     outer  the whole file, of which `keys` may be the language model
     """
-    return (*_quantized(keys, outer), *_odd_activation(keys), *_windows(keys), *_extra_layers(keys))
+    found = (*_quantized(keys, outer), *_odd_activation(keys), *_windows(keys), *_extra_layers(keys))
+    return (*found, *_headless(outer))
 
 
 def _experts(key: str, value: Any, arch: Transformer) -> str:
@@ -153,6 +155,16 @@ def _extra_layers(keys: Keys) -> tuple[str, ...]:
         f"'{keys.raw('model_type')}'."
         for key, value in keys.unread().items()
         if key in _EXTRA and _whole(value) and value > 0
+    )
+
+
+def _headless(outer: Keys) -> tuple[str, ...]:
+    """Models that give a score or a class (reward models) have no LM head."""
+    named = outer.raw("architectures")
+    return tuple(
+        f"architectures: '{name}' has no LM head; it is counted with one, as a language model."
+        for name in (named if isinstance(named, list) else [])
+        if isinstance(name, str) and name.endswith(_SCORERS)
     )
 
 
