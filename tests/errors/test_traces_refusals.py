@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -295,6 +296,17 @@ def test_a_rank_that_never_comes_and_a_message_never_sent() -> None:
     got = Node(0, "get", "receive", (), 0.0, size=8.0, peer=0, tag=3)
     with pytest.raises(PlanError, match="rank 0 never sends message 3"):
         replay(_trace((), (got,)), machine(1))
+
+
+def test_what_never_starts_is_told_where_it_begins() -> None:
+    """Rank 0's sum waits for rank 1, which has not got its message: rank 2 sends none."""
+    sums = Node(1, "sum", "collective", (), 0.0, "all_reduce", 8.0, "both 0")
+    got = Node(0, "get", "receive", (), 0.0, size=8.0, peer=2, tag=3)
+    ranks = (sums, Node(2, "next", "compute", (1,), 1e-3)), (got, replace(sums, after=(0,))), (sums,)
+    with pytest.raises(
+        PlanError, match=r"rank 1's 'get' .* never starts: rank 2 never sends message 3 to it"
+    ):
+        replay(_trace(*ranks), machine(1))
 
 
 def test_nodes_that_wait_for_each_other() -> None:

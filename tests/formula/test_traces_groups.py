@@ -1,19 +1,21 @@
-"""Every collective that a step is predicted to call is known again where a profile recorded it."""
+"""A predicted step that is recorded as a profile is known again: its collectives and its shares."""
 
 from __future__ import annotations
 
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from railwright.model.architecture import Transformer
-from railwright.traces.comparison import compare
+from railwright.traces.comparison import COPY, IDLE, compare
 from railwright.traces.kineto import read
 from railwright.traces.measured import step_of
 from railwright.training import place, simulate
 from railwright.training.placement import GroupKind
+from railwright.training.timeline import WAITS
 from training_cases import DENSE, MOE, changed, job, machine
 
 NAMES = {
@@ -71,6 +73,37 @@ def test_a_recorded_collective_is_of_the_predicted_kind(tmp_path: Path, name: st
     found = sorted((row.op or "", round(row.size), row.kind) for row in result.collectives)
     assert found == sorted((op, size, kind) for (_, op, size), kind in called.items())
     assert all(row.predicted for row in result.collectives)
+
+
+@pytest.mark.parametrize(
+    "layout",
+    [{}, {"zero": 3}, {"zero": 3, "offload": ("weights",)}, {"zero": 1, "offload": ("optimizer",)}],
+    ids=str,
+)
+def test_a_predicted_step_is_off_nowhere_on_its_own_gpu(tmp_path: Path, layout: dict[str, object]) -> None:
+    """The host's work is not on the GPU: gradients beside it, and copies, have its instants in a profile."""
+    wanted, on = changed(job(batch=32, sequence=512, **layout), software="fsdp-2024"), machine(2)  # type: ignore[arg-type]
+    step = simulate(wanted, MOE, on, most_events=400_000)
+    names = {"compute": "nvjet_tst", "copy": "Memcpy DtoH (Device -> Pinned)", "dp": NAMES["all_reduce"][1]}
+    events: list[dict[str, Any]] = [
+        {"ph": "X", "cat": "gpu_memcpy" if one.lane == "copy" else "kernel", "name": names[one.lane]}
+        | {"ts": one.start * 1e6, "dur": (one.end - one.start) * 1e6, "pid": 0, "tid": one.lane}
+        for one in step.timeline.events
+        if one.lane in names and one.kind not in WAITS
+    ]
+    (tmp_path / "profile.json").write_text(json.dumps({"traceEvents": events}))
+    result, _ = compare([step_of(read(tmp_path / "profile.json"), whole=True)], wanted, MOE, on)
+    assert sum(row.predicted for row in result.rows) == pytest.approx(step.step_time)
+    told = {row.share: (row.measured, row.predicted) for row in result.rows}
+    assert told["dp communication"][1] > step.exposed("dp"), "some gradients run beside launches"
+    first, last = (pick(events, key=lambda e: e["ts"]) for pick in (min, max))
+    recorded = (last["ts"] + last["dur"] - first["ts"]) * 1e-6
+    for share in ("dp communication", COPY):
+        measured, predicted = told.get(share, (0.0, 0.0))
+        assert measured == pytest.approx(predicted, abs=1e-6), share
+    # what the host does before the GPU's first kernel and behind its last one is not in a profile
+    idle = told[IDLE][1] - (step.step_time - recorded)
+    assert told[IDLE][0] == pytest.approx(idle, abs=1e-6)
 
 
 def _kind(name: str) -> GroupKind:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from railwright.traces.kernels import op_of, served_by, work_of
-from railwright.traces.kineto import Span, read
+from railwright.traces.kineto import Call, Span, read
 from railwright.traces.measured import step_of
 
 US = 1e-6
@@ -66,6 +66,22 @@ def test_what_waits_for_other_ranks_is_communication(name: str, op: str | None, 
     """As an NCCL kernel's waiting is, a barrier's around copies of symmetric memory."""
     span = Span(name, "kernel", 0, 1, "stream 7")
     assert (work_of(span), op_of(span), served_by(span)) == ("communication", op, serves)
+
+
+@pytest.mark.parametrize(
+    ("called", "op"),
+    [
+        ("gather", None),
+        ("scatter", None),
+        ("send", "sendrecv"),
+        ("all_to_allv", "all_to_all"),
+        ("", "sendrecv"),
+    ],
+)
+def test_what_runs_as_sends_is_what_was_called(called: str, op: str | None) -> None:
+    """ProcessGroupNCCL's gather and scatter are groups of sends too, and no message between two ranks."""
+    call = Call(called, 1e6, 1e6, 4, "0", "[0, 1, 2, 3]") if called else None
+    assert op_of(Span("ncclDevKernel_SendRecv(x)", "kernel", 0, 1, "stream 7", call)) == op
 
 
 def test_categories_of_2021(tmp_path: Path) -> None:

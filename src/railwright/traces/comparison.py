@@ -22,6 +22,7 @@ from railwright.errors import PlanError, RailwrightError
 from railwright.model.architecture import Operator, Transformer
 from railwright.spec.training import TrainingJob
 from railwright.traces.measured import Collective, Step
+from railwright.traces.step import MOST_EVENTS
 from railwright.traffic.demand import Communicator
 from railwright.training import Groups, StepResult, place, simulate
 from railwright.training.eras import era_of, pace_of
@@ -109,7 +110,7 @@ def compare(
     step = min(
         steps, key=lambda s: (s.exposed.get("communication", 0.0) + s.exposed.get("idle", 0.0), s.file)
     )
-    predicted = simulate(job, arch, machine)
+    predicted = simulate(job, arch, machine, most_events=MOST_EVENTS)
     groups = place(job, machine.network.fabric)
     families = [_family(one, groups, predicted.collectives) for one in step.collectives]
     kinds = ["" if found is None else _OF_KIND.get(found, found) for found in families]
@@ -172,6 +173,8 @@ def _predicted(step: StepResult, job: TrainingJob, arch: Transformer, machine: M
             found[COPY] += share.exposed
         else:
             found[_label(share.kind)] += share.exposed
+    for label, seconds in _seen_on_gpu(step).items():
+        found[label] += seconds
     parts = {name: _alone(job, arch, machine, kinds) for name, kinds in _KERNELS.items()}
     parts["optimizer"] = max(
         (e.end - e.start for e in step.timeline.events if (e.lane, e.kind) == ("compute", "optimizer")),
@@ -182,6 +185,61 @@ def _predicted(step: StepResult, job: TrainingJob, arch: Transformer, machine: M
     for name, seconds in parts.items():
         found[COMPUTE[name]] = compute * seconds / whole if whole else 0.0
     return found
+
+
+def _seen_on_gpu(step: StepResult) -> dict[str, float]:
+    """What a profile's shares have more than a prediction's [s]: an instant of the host's, or of a copy's, is
+    data-parallel work's on the GPU while that runs, and one of the host's a copy's.
+
+    Nothing is known inside whole passes (`Timeline.coarse`).
+    """
+    spans: dict[str, list[tuple[float, float]]] = defaultdict(list)
+    for event in step.timeline.events:
+        if event.rank == step.stage:
+            lane = event.lane if event.lane in ("host", "dp", "copy") else "inner"
+            spans[lane].append((event.start, event.end))
+    host, dp, copy, inner = (_union(spans[lane]) for lane in ("host", "dp", "copy", "inner"))
+
+    def outside(some: list[tuple[float, float]]) -> float:
+        return _length(some) - _length(_both(some, inner))
+
+    gradients = outside(_both(host, dp))
+    copies = outside(_both(host, _union([*dp, *copy]))) - gradients
+    together = _both(copy, dp)
+    copied = outside(together) - outside(_both(together, host))
+    more = {_label("dp"): gradients + copied, COPY: copies - copied, IDLE: -gradients - copies}
+    # below a nanosecond it is what sums leave
+    return {label: seconds for label, seconds in more.items() if abs(seconds) > 1e-9}
+
+
+def _union(spans: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
+    """Spans in order, those that meet joined."""
+    found: list[tuple[float, float]] = []
+    for start, end in sorted(spans):
+        if found and start <= found[-1][1]:
+            found[-1] = found[-1][0], max(end, found[-1][1])
+        else:
+            found.append((start, end))
+    return found
+
+
+def _both(some: list[tuple[float, float]], others: list[tuple[float, float]]) -> list[tuple[float, float]]:
+    """What two unions of spans have in common."""
+    found: list[tuple[float, float]] = []
+    i = j = 0
+    while i < len(some) and j < len(others):
+        start, end = max(some[i][0], others[j][0]), min(some[i][1], others[j][1])
+        if start < end:
+            found.append((start, end))
+        if some[i][1] <= others[j][1]:
+            i += 1
+        else:
+            j += 1
+    return found
+
+
+def _length(spans: Sequence[tuple[float, float]]) -> float:
+    return sum(end - start for start, end in spans)
 
 
 def _alone(job: TrainingJob, arch: Transformer, machine: Machine, kinds: tuple[str, ...]) -> float:

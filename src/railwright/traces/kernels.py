@@ -161,10 +161,11 @@ def work_of(span: Span) -> Work:
 def op_of(span: Span) -> Op | None:
     """The collective of a communication span: as recorded beside it, else by its kernel's name.
 
-    An all-to-all runs as NCCL's SendRecv kernel, so the recorded name decides.
+    An all-to-all runs as NCCL's SendRecv kernel, so the recorded name decides; so do gather and scatter,
+    which have no price.
     """
     recorded = _op(span.call.name) if span.call is not None else None
-    if recorded is not None:
+    if recorded is not None or (span.call is not None and span.call.name in ("gather", "scatter")):
         return recorded
     kernel = nccl_kernel(span.name)
     return kernel.op if kernel is not None else _mover(span.name)[0]

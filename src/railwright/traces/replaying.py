@@ -322,17 +322,48 @@ class _Replay:
         heapq.heappush(self.heap, (instant, self.counter, what, a, b))
 
     def _stuck(self, rank: int, i: int) -> str:
+        """Why a node never starts: back through what each waits for, on whatever rank, to the first cause."""
+        seen: set[tuple[int, int]] = set()
+        held: tuple[int, int] | str = (rank, i)
+        while isinstance(held, tuple):
+            rank, i = held
+            held = (
+                "it waits for a node that never ends, which waits for it."
+                if held in seen
+                else self._held(*held)
+            )
+            seen.add((rank, i))
         node = self.nodes[rank][i]
-        where = f"{self.trace.name}: rank {rank}'s '{node.name}' (node {node.index}) never starts"
+        return f"{self.trace.name}: rank {rank}'s '{node.name}' (node {node.index}) never starts: {held}"
+
+    def _held(self, rank: int, i: int) -> tuple[int, int] | str:
+        """The (rank, place) that a node waits for and that never ends, or the reason where there is none."""
+        node = self.nodes[rank][i]
         if self.waiting[rank][i]:
-            return f"{where}: it waits for a node that never ends."
+            places = (self.place[rank][before] for before in node.after)
+            late = [(rank, place) for place in places if self.runs[rank][place] is None]
+            return late[0] if late else "it waits for a node that never ends."
         if node.kind == "collective":
-            came = {one for one, _ in self.came[node.group, self.call[rank][i]]}
-            missing = [r for r in self.trace.groups[node.group].ranks if r not in came]
-            if missing:
-                return f"{where}: of its group '{node.group}' rank {missing[0]} never calls it."
-            return f"{where}: an earlier collective of group '{node.group}' never starts."
-        return f"{where}: rank {node.peer} never sends message {node.tag} to it."
+            call = self.call[rank][i]
+            came = {one for one, _ in self.came[node.group, call]}
+            missing = next((r for r in self.trace.groups[node.group].ranks if r not in came), rank)
+            due = call if missing != rank else self.turn[node.group]
+            place = self._place_of(missing, node.group, due)
+            if place is None:
+                return f"of its group '{node.group}' rank {missing} never calls it."
+            return missing, place
+        sends = (
+            (node.peer, place)
+            for place, one in enumerate(self.nodes[node.peer])
+            if (one.kind, one.peer, one.tag) == ("send", rank, node.tag)
+            and self.runs[node.peer][place] is None
+        )
+        return next(sends, f"rank {node.peer} never sends message {node.tag} to it.")
+
+    def _place_of(self, rank: int, group: str, call: int) -> int | None:
+        """Where a rank calls a collective of a group for the nth time."""
+        calls = self.call[rank].items()
+        return next((i for i, n in calls if n == call and self.nodes[rank][i].group == group), None)
 
 
 def _ring_steps(nodes: Sequence[Node], place: Mapping[int, int]) -> set[int]:
