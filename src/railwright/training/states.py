@@ -13,7 +13,7 @@ from railwright.spec.training import TrainingJob
 from railwright.training.adam import reads_as_kept
 from railwright.training.buckets import bucket_threshold
 from railwright.training.communication import gradient_bytes
-from railwright.training.deepspeed import BUCKETS, copied, runs_engine, second_gradients
+from railwright.training.deepspeed import BUCKETS, averaged, copied, runs_engine, second_gradients
 from railwright.training.formats import frozen_bytes, has_fp32_shards, master_of
 from railwright.training.hosted import updates_on_host, weights_on_host
 from railwright.training.muon import ITERATION, MatrixGroup, iteration_bytes, matrix_groups, weights_of
@@ -122,7 +122,7 @@ def state_parts(
         if weights_on_host(job):
             parts |= _passing(job, shape, over, expert_over)
     if runs_engine(job):
-        parts |= second_gradients(dense + expert, gradient)
+        parts |= second_gradients(dense + expert, gradient) | averaged(dense + expert, gradient)
     offload = updates_on_host(job)
     if not offload:
         parts[STATES] = (master + 2 * moments) * shard
@@ -133,7 +133,7 @@ def state_parts(
             parts[ITERATION] = iteration_bytes(groups, job.muon.tp_mode)
     if gradient < 4.0 and not widened and not reads_as_kept(job):
         if runs_engine(job):
-            parts |= copied(shard, layout.zero, offload)
+            parts |= copied(dense + expert, layout.zero, offload)
         elif not offload:
             parts[COPY] = 4.0 * shard
     return parts
