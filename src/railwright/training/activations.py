@@ -19,7 +19,7 @@ from railwright.model.tensor_lists import BEFORE_EXCHANGE, NARROW_OUTPUT, STORED
 from railwright.spec.training import TrainingJob
 from railwright.training.chunk_activations import Kept, chunk_kept, layer_at_work
 from railwright.training.constants import constant
-from railwright.training.deepspeed import gradient_on_its_way, outputs_kept, received_kept, sent_kept
+from railwright.training.deepspeed import OUTPUTS, gradient_on_its_way, outputs_kept, received_kept, sent_kept
 from railwright.training.end_activations import (
     OF_HEAD,
     embedding_kept,
@@ -101,7 +101,7 @@ def stage_activations(
             "gradient placeholders": _placeholders(job, arch, kinds),
             **gradient_on_its_way(job, _largest(job, arch, shape)),
             "buffers of what a stage receives": _neighbours(shape) * sent_kept(job, arch),
-            "logits of passes before": outputs_kept(job, arch) if head else 0.0,
+            OUTPUTS: outputs_kept(job, arch) if head else 0.0,
         },
         layer_backward={
             **layer_at_work(job, arch, shape.chunks, kept, whole, _output(job, arch)),

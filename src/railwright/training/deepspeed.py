@@ -149,6 +149,10 @@ def received_kept(job: TrainingJob, arch: Transformer) -> float:
     return sent_kept(job, arch) if job.layout.tensor == 1 else 0.0
 
 
+OUTPUTS = "logits of passes before"
+"""What `outputs_kept` says, beside what stays for good."""
+
+
 def outputs_kept(job: TrainingJob, arch: Transformer) -> float:
     """What DeepSpeed's last stage keeps of passes that are over: the logits in fp32 of two, which the buffers
     of its pipeline name until the next pass comes. [byte]
