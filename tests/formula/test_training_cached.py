@@ -20,7 +20,7 @@ from railwright.training.kernel_allocator import MIB
 from railwright.training.memory import SYSTEM, peak_memory
 from railwright.training.plan import check
 from railwright.training.replay import Replay
-from railwright.training.replay_deepspeed import DeepSpeedReplay, _reached
+from railwright.training.replay_deepspeed import DeepSpeedReplay
 from railwright.training.schedule import order_name, route_of, schedule
 from railwright.training.stages import stage_shapes
 from railwright.training.tape import forward
@@ -335,12 +335,6 @@ def test_segments_that_grow_hold_less_in_holes() -> None:
     assert plain is not None
     assert growing is not None
     assert growing.reserved - growing.allocated < plain.reserved - plain.allocated
-
-
-def test_weights_that_reach_into_a_ranks_share() -> None:
-    # 4 ranks of 25: the third has 50 to 75
-    assert _reached([40.0, 20.0, 10.0, 30.0], 4) == [(20.0, 10.0), (10.0, 10.0), (30.0, 5.0)]
-    assert _reached([60.0, 40.0], 1) == [(60.0, 60.0), (40.0, 40.0)]
 
 
 @pytest.mark.parametrize("inside", [1, 2, 4])

@@ -6,9 +6,20 @@ import pytest
 
 from railwright.spec.training import TrainingJob
 from railwright.training.activations import stage_activations
-from railwright.training.cached import cached
-from railwright.training.deepspeed import BUCKET, BUCKETS, SECOND_GRADIENTS, communicators, copied
-from railwright.training.memory import SYSTEM, peak_memory
+from railwright.training.allocator import Requests
+from railwright.training.cached import _stage_plans, cached
+from railwright.training.deepspeed import (
+    BUCKET,
+    BUCKETS,
+    SECOND_GRADIENTS,
+    averaged,
+    communicators,
+    copied,
+    outputs_kept,
+)
+from railwright.training.memory import SYSTEM, peak_memory, system_bytes
+from railwright.training.replay_deepspeed import DeepSpeedReplay, _buckets, _groups, _reached
+from railwright.training.sizes import Sizes
 from railwright.training.stages import stage_shapes
 from railwright.training.states import AT_STEP, state_parts
 from training_cases import DENSE, job, machine
@@ -44,13 +55,28 @@ def test_a_pass_keeps_what_it_received_and_what_it_sent(
     for shape, states, received in zip(shapes, kept, buffers, strict=True):
         ours, other = (stage_activations(one, DENSE, shape) for one in (deep, plain))
         assert (ours.chunks[0] - other.chunks[0]) / hidden == pytest.approx(states)
-        assert (sum(ours.always.values()) - sum(other.always.values())) / hidden == pytest.approx(received)
+        stay = sum(ours.always.values()) - ours.always["logits of passes before"]
+        assert (stay - sum(other.always.values())) / hidden == pytest.approx(received)
+
+
+def test_the_last_stage_names_the_logits_of_two_passes_that_are_over() -> None:
+    """4,096 tokens, 32,000 words over 2 tensor ranks, 4 bytes, twice."""
+    wanted = under("megatron-2021", sequence=4096, tensor=2)
+    found = [
+        stage_activations(wanted, DENSE, shape).always["logits of passes before"]
+        for shape in stage_shapes(DENSE, wanted.layout)
+    ]
+    assert found == [0.0, 0.0, 0.0, 2 * 4096 * 16000 * 4.0]
+    assert not outputs_kept(under("megatron-2022", sequence=4096, tensor=2), DENSE)
 
 
 def test_groups_of_two_ranks_and_more() -> None:
-    """Beyond tensor, pipeline and data: all ranks, one copy's ranks, and two neighbours by pairs."""
-    assert communicators(4, 12, 8) == (384, 48, 2, 2, 4)
-    assert communicators(4, 1, 8) == (32, 4)
+    """Beyond tensor, pipeline and data: all ranks, one copy's ranks, DeepSpeed's own pipelines, replicas and
+    tensor ranks, and two neighbours by pairs, 33 ranks from one to the other."""
+    assert communicators(4, 12, 8) == (
+        (384, 384), (48, 384), (12, 384), (8, 32), (2, 33), (2, 33), (4, 4)
+    )  # fmt: skip
+    assert communicators(4, 1, 8) == ((32, 32), (4, 4), (1, 32), (8, 32))
 
 
 def test_the_systems_part_by_hand() -> None:
@@ -60,16 +86,23 @@ def test_the_systems_part_by_hand() -> None:
     # tensor 2, pipeline 4, replicas 2
     assert plain.parts[SYSTEM] == pytest.approx(1.06e9 + 0.688e9 + 2 * 0.544e9)
     deep = peak_memory(under("megatron-2021", tensor=2), DENSE, one.network.fabric, 80e9)
-    assert deep.parts[SYSTEM] == pytest.approx(1.649e9 + 3 * 0.688e9 + 5 * 0.544e9)
+    # 16 ranks, 8 of a copy, pipelines twice; tensor and replicas twice, and two neighbours
+    assert deep.parts[SYSTEM] == pytest.approx(1.649e9 + 4 * 0.688e9 + 6 * 0.544e9)
+    # without GPUDirect those over more than one server of 8 have their buffers on the host
+    sizes = Sizes.of(under("megatron-2021", tensor=2), one.network.fabric)
+    staged = system_bytes(under("megatron-2021", tensor=2), sizes, staged=8)
+    assert staged == pytest.approx(1.649e9 + 6 * 0.544e9)
 
 
 def test_copies_at_the_step() -> None:
-    """A bucket of 5e8 gradients and this rank's share, both in 16 bits; what ZeRO does not shard is
-    flattened in fp32 instead; what goes to the host leaves the bucket alone."""
-    assert copied(1e8, 1, offload=False) == {BUCKETS: 2.0 * (BUCKET + 1e8)}
+    """A bucket of up to 5e8 gradients in 16 bits, or all where they are fewer; what ZeRO does not shard is
+    flattened in fp32 instead; what goes to the host lies in a bucket; sums in fp32 are cast, half at once."""
+    assert copied(1e9, 1, offload=False) == {BUCKETS: 2.0 * BUCKET}
+    assert averaged(1e9, 4.0) == {BUCKETS: 1e9}
+    assert averaged(1e9, 2.0) == {}
     shape = stage_shapes(DENSE, under("megatron-2021").layout)[0]
     whole = shape.dense_total
-    cases = [(1, (), 2.0 * (BUCKET + whole / 8)), (0, (), 4.0 * whole), (1, ("optimizer",), 2.0 * BUCKET)]
+    cases = [(1, (), 2.0 * whole), (0, (), 4.0 * whole), (1, ("optimizer",), 2.0 * BUCKET)]
     for zero, offload, size in cases:
         parts = state_parts(under("megatron-2021", dtype="fp16", zero=zero, offload=offload), DENSE, shape, 8)
         assert sum(parts.get(name, 0.0) for name in AT_STEP) == pytest.approx(size)
@@ -112,3 +145,64 @@ def test_two_passes_together_can_be_replayed(schedule: str, offload: tuple[str, 
         found = cached(wanted, DENSE, fabric, stage.stage)
         assert found is not None
         assert found.allocated == pytest.approx(stage.total - stage.parts[SYSTEM], rel=0.02)
+
+
+def test_the_optimizers_groups_and_the_first_ranks_share_of_them() -> None:
+    """Halves by count; the last stage's tied table comes first, and the first of 4 ranks has 30 of 120."""
+    assert _groups(5, last_first=False) == [[0, 1, 2], [3, 4]]
+    assert _groups(4, last_first=True) == [[3, 0], [1, 2]]
+    assert _reached([40.0, 80.0], [3, 0], 4) == {3: 30.0}
+    assert _reached([20.0, 100.0], [1, 2], 4) == {1: 20.0, 2: 10.0}
+    assert _reached([60.0, 40.0], [0, 1], 1) == {0: 60.0, 1: 40.0}
+
+
+def test_gradients_are_joined_into_buckets_but_a_single_one_is_not() -> None:
+    assert _buckets([0.4 * BUCKET, 0.5 * BUCKET, 0.3 * BUCKET, 0.9 * BUCKET, 0.1 * BUCKET]) == [
+        pytest.approx(0.9 * BUCKET),
+        pytest.approx(BUCKET),
+    ]
+    assert _buckets([2.0 * BUCKET, 0.5 * BUCKET]) == []
+
+
+def replayed(dtype: str) -> tuple[DeepSpeedReplay, list[int]]:
+    """A stage with an embedding after its first step, and the sizes that this one asked for. [byte]"""
+    wanted = under("megatron-2021", dtype=dtype, zero=1)
+    shape, asked = stage_shapes(DENSE, wanted.layout)[0], Requests()
+    replay = DeepSpeedReplay(wanted, DENSE, shape, 8, False, _stage_plans(wanted, DENSE, shape), asked)
+    replay.start()
+    before = len(asked.sizes)
+    replay.live = [replay.take(2 * weight) for weight in reversed(replay.weights)]
+    replay.update(0)
+    return replay, asked.sizes[before + len(replay.weights) :]
+
+
+def test_a_step_of_zero_1_by_hand() -> None:
+    """All gradients fit into one bucket.  Each half's share is an eighth of it, which lies in its first
+    weights: 32 bits of them all, then by group 64 bits, the share in 16 where it is of several weights, and
+    in 32; then both groups of weights are gathered."""
+    replay, asked = replayed("fp16")
+    groups = [[replay.weights[w] for w in group] for group in replay.groups]
+    shares = [sum(group) / 8 for group in groups]
+    reached = [_reached(group, list(range(len(group))), 8) for group in groups]
+    wanted = [2 * sum(replay.weights), *(4 * part for r in reached for part in r.values())]
+    for r, share in zip(reached, shares, strict=True):
+        wanted += [*(8 * part for part in r.values()), *([2 * share] * (len(r) > 1)), 4 * share]
+    assert asked == pytest.approx([*wanted, *(2 * sum(group) for group in groups)], rel=0.01)
+    # the embedding is more than its half's share, so that its norm alone is taken there
+    assert list(reached[0]) == [0]
+
+
+def test_a_step_of_bf16_casts_the_sums_of_one_group_after_the_other() -> None:
+    replay, asked = replayed("bf16")
+    halves = [2 * sum(replay.weights[w] for w in group) for group in replay.groups]
+    assert asked == pytest.approx([*halves, *halves], rel=0.01)
+
+
+def test_every_microbatch_that_is_read_leaves_a_causal_mask() -> None:
+    """4,096 x 4,096 pairs of tokens, a byte each, of which 32 bits were made first."""
+    replay, _ = replayed("fp16")
+    before, asked = len(replay.memory.sizes), len(replay.memory.asked)
+    replay.loaded()
+    pairs = replay.job.sequence**2
+    assert replay.memory.sizes[before:] == [4 * pairs, 4 * pairs, pairs, pairs]
+    assert sum(one < 0 for one in replay.memory.asked[asked:]) == 3

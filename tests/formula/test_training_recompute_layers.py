@@ -11,7 +11,8 @@ from dataclasses import replace
 import pytest
 
 from railwright.model.architecture import Operator, Transformer
-from railwright.spec.training import Lora, Overlap, TrainingJob
+from railwright.model.pattern import Layer
+from railwright.spec.training import Lora, Overlap, RecomputeModule, TrainingJob
 from railwright.traces.step import step_trace
 from railwright.training import peak_memory, simulate
 from railwright.training.activations import layer_kept_parts, stage_activations
@@ -114,6 +115,23 @@ def test_a_layer_that_runs_again_finds_those_behind_it_gone() -> None:
     # one layer behind: it held as much as the one at work holds beyond its input, which is counted
     assert work(3) == (0.0, 0.0)
     assert work(1) == (0.0, 0.0)
+
+
+@pytest.mark.parametrize(("modules", "kind"), [(("mlp",), None), (("moe",), "moe"), (("mlp", "moe"), "moe")])
+def test_dense_layers_in_front_of_experts_run_again_when_those_are_gone(
+    modules: tuple[RecomputeModule, ...], kind: Layer | None
+) -> None:
+    """One dense layer before seven of experts: what it has computed again is less than these held."""
+    arch = replace(MOE, dense_layers=1)
+    wanted = job(recompute="selective", recompute_modules=modules)
+    (shape,) = stage_shapes(arch, wanted.layout)
+    assert shape.chunks[0].layers == ("dense", *["moe"] * 7)
+    found = stage_activations(wanted, arch, shape).layer_backward.get("layer being recomputed", 0.0)
+    if kind is None:
+        assert not found
+        return
+    kept, whole = (sum(layer_kept_parts(wanted, arch, kind, h).values()) for h in ("selective", "none"))
+    assert found == pytest.approx(whole - kept)
 
 
 def test_extra_prediction_layers_keep_all() -> None:

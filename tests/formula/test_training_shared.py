@@ -8,6 +8,7 @@ import pytest
 
 from railwright.spec.training import Overlap, TrainingJob
 from railwright.training import simulate
+from railwright.training.activations import layer_kept_parts
 from railwright.training.doubts import doubts
 from railwright.training.eras import Pace
 from railwright.training.result import StepResult
@@ -85,3 +86,20 @@ def test_passes_that_take_no_turns_leave_shared_experts_beside_all_to_alls(
     both = wanted.model_copy(update={"overlap": BESIDE.model_copy(update={"ep": True})})
     assert hides_behind_shared(both, SHARED)
     assert step(both, 0.2 * KERNEL).step_time == step(wanted, 0.2 * KERNEL).step_time
+
+
+@pytest.mark.parametrize(("dtype", "before", "beside"), [("bf16", 0.0, 2.0), ("fp8", 0.5, 1.0)])
+def test_shared_experts_keep_the_rows_that_they_gathered(dtype: str, before: float, beside: float) -> None:
+    """1,024 tokens over 2 tensor ranks; the router keeps half of them anyhow, and products in fp8 a copy of
+    those that they read.  Without sequence parallelism nothing is gathered."""
+    one = cut(dtype=dtype).model_copy(update={"sequence": 1024})
+    hidden = 1024.0 * SHARED.hidden
+
+    def kept(overlap: Overlap, sequence_parallel: bool = True) -> float:
+        layout = one.layout.model_copy(update={"tensor": 2, "sequence_parallel": sequence_parallel})
+        wanted = one.model_copy(update={"layout": layout, "overlap": overlap})
+        return layer_kept_parts(wanted, SHARED, "moe", "none").get("shared input", 0.0) / hidden
+
+    assert kept(Overlap()) == pytest.approx(before)
+    assert kept(BESIDE) == pytest.approx(beside)
+    assert kept(BESIDE, sequence_parallel=False) == kept(Overlap(), sequence_parallel=False)

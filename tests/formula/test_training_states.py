@@ -10,10 +10,11 @@ from railwright.model import count_parameters
 from railwright.model.architecture import Transformer
 from railwright.spec.lora import Lora
 from railwright.spec.training import Overlap
-from railwright.training.memory import peak_memory
+from railwright.training.cached import cached
+from railwright.training.memory import SYSTEM, peak_memory
 from railwright.training.moved import MOVED, at_start
 from railwright.training.stages import stage_shapes
-from railwright.training.states import COPY, GATHERED, PASSING, WAITING, state_parts
+from railwright.training.states import COPY, GATHERED, PASSING, WAITING, WIDENED, state_parts
 from training_cases import DENSE, MOE, changed, job, machine
 
 
@@ -68,6 +69,43 @@ def test_16_bit_gradients_are_copied_for_the_step_unless_the_optimizer_takes_the
     assert narrow[COPY] == pytest.approx(4 * PARAMETERS / 32)
     assert COPY not in states(gradient_dtype="bf16", moment_dtype="bf16")
     assert COPY not in states()
+
+
+@pytest.mark.parametrize(
+    ("moments", "software", "widened"),
+    [
+        ("fp32", "megatron-2025", 0),
+        ("bf16", "megatron-2025", 8),
+        ("bf16", "megatron-2026", 0),
+        ("fp8", "megatron-2025", 8),
+        ("fp8", "megatron-2026", 8),
+        ("fp8", "fsdp-2025", 0),
+    ],
+)
+def test_narrow_moments_are_widened_for_the_step(moments: str, software: str, widened: float) -> None:
+    """Two moments in fp32 of a rank's share: FusedAdam of Transformer Engine, which reads bf16 since 2.14."""
+    zero = 3 if software.startswith("fsdp") else 1
+    parts = states(zero=zero, moment_dtype=moments, software=software)
+    assert parts.get(WIDENED, 0.0) == pytest.approx(widened * PARAMETERS / 32)
+    assert WIDENED not in states(zero=zero, moment_dtype=moments, software=software, offload=("optimizer",))
+
+
+def test_moments_of_experts_and_of_other_weights_are_widened_in_turn() -> None:
+    # EP8 of 32 ranks: 4 replicas of each expert, 32 of the rest
+    wanted = job(expert=8).model_copy(update={"moment_dtype": "fp8"})
+    (shape,) = stage_shapes(MOE, wanted.layout)
+    most = max(shape.dense_total / 32, shape.expert_total / 4)
+    assert state_parts(wanted, MOE, shape, 32)[WIDENED] == pytest.approx(8 * most)
+
+
+def test_the_allocator_holds_widened_moments_too() -> None:
+    """Two ranks of a small model with few tokens are fullest at the step."""
+    wanted = job(gpus=2, batch=2, sequence=512, zero=1).model_copy(update={"moment_dtype": "fp8"})
+    fabric = machine(1).network.fabric
+    memory, held = peak_memory(wanted, DENSE, fabric, 80e9), cached(wanted, DENSE, fabric, 0)
+    assert WIDENED in memory.parts
+    assert held is not None
+    assert held.allocated == pytest.approx(memory.total - memory.parts[SYSTEM], rel=0.02)
 
 
 @pytest.mark.parametrize(("dtype", "byte"), [("bf16", 2), ("fp8", 2), ("mxfp8", 2.0625), ("nvfp4", 3.125)])

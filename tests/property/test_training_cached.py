@@ -114,12 +114,6 @@ def _replayed(layout, arch, software, dtype, hidden) -> None:  # type: ignore[no
             if eras()[software].deepspeed and not plain:
                 # its pipelines have no other order
                 assert found.allocated >= 0.7 * tensors
-            elif (arch.expert_layers and layout["recompute_modules"] == ("moe",)) or (
-                arch.pattern and layout["recompute_modules"] == ("mlp",)
-            ):
-                # the layer that is computed again counts beside all activations; where it comes before
-                # others, theirs are gone by then
-                assert 0.85 * tensors <= found.allocated <= 1.1 * tensors
             else:
                 # with one or two stages logits of one direction wait beside the other's forward pass
                 few = layout["schedule"].startswith("dualpipe") and layout["pipeline"] <= 2

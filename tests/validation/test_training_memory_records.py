@@ -11,7 +11,7 @@ import pytest
 
 from railwright.measure.machines import published_machine
 from railwright.measure.table import Row
-from railwright.measure.training import memory_rows, records
+from railwright.measure.training import memory_rows, records, resident
 from railwright.measure.training_jobs import job_of, machine_for
 from railwright.measure.training_models import architecture_of
 from railwright.spec.training import Layout, TrainingJob
@@ -129,76 +129,111 @@ def test_bigscience_under_deepspeed() -> None:
     rows = [r for r in memory_rows() if isinstance(r, Row) and r.family == "memory resident"]
     assert len(rows) == 45
     # without what DeepSpeed holds they were 18.0 % off, without the allocator 7.8
-    assert mean(abs(r.error) for r in rows) <= 0.055
-    assert abs(median(r.error for r in rows)) <= 0.05
-    assert sum(abs(r.error) <= 0.07 for r in rows) >= 38
+    assert mean(abs(r.error) for r in rows) <= 0.06
+    assert abs(median(r.error for r in rows)) <= 0.03
+    assert sum(abs(r.error) <= 0.12 for r in rows) >= 43
+    # those in bf16, and with fewer tensor ranks than eight but for the job that was read twice
+    fewer = [r for r in rows if "t8p" not in r.record and "-045-" not in r.record]
+    assert len(fewer) == 14
+    assert max(abs(r.error) for r in fewer) <= 0.05
 
 
 class Reading(NamedTuple):
-    """A row of bigscience's chronicle: layers, replicas, stages, microbatch, GiB."""
+    """A row of bigscience's chronicle that is in no record."""
 
+    hidden: int
     layers: int
+    heads: int
     data: int
+    tensor: int
     pipeline: int
     micro_batch: int
     gib: float
 
-
-WIDE = [
-    Reading(80, 12, 4, 1, 47),
-    Reading(80, 9, 5, 1, 44),
-    Reading(78, 8, 6, 1, 39),
-    Reading(78, 8, 6, 2, 45),
-    Reading(78, 8, 6, 4, 56),
-    Reading(77, 6, 7, 1, 39),
-    Reading(80, 6, 8, 1, 36),
-    Reading(81, 5, 9, 1, 37),
-    Reading(80, 4, 10, 1, 35),
-    Reading(80, 4, 10, 2, 43),
-    Reading(80, 4, 10, 4, 55),
-    Reading(77, 4, 11, 1, 32),
-    Reading(77, 4, 11, 2, 41),
-    Reading(77, 4, 11, 4, 53),
-    Reading(72, 4, 12, 1, 30),
-    Reading(72, 4, 12, 2, 39),
-    Reading(72, 4, 12, 4, 50),
-]
-"""Of 20 February 2022, in no record: hidden size 14,400, 96 heads, tensor parallelism of 8, fp16
-(chronicles-prequel.md, 'Choosing the fastest 3D Topology'; layers by the sizes it names).  Microbatches of 8
-are left out: there memory ended."""
-
-
-def test_bigsciences_readings_that_are_in_no_record() -> None:
-    """First scored when the allocator was written, 3.0 % off; that no embedding is widened for its norm where
-    they read is the one thing they decided. With the input that this norm keeps, 3.5 %."""
-    record = next(r for r in records() if r["id"].startswith("bigscience-007"))
-    arch, job = architecture_of(record), job_of(record)
-    arch = replace(arch, hidden=14400, heads=96, kv_heads=96, head_dim=150, ffn=57600)
-    errors: dict[int, list[float]] = {}
-    for row in WIDE:
-        whole, more = divmod(row.layers, row.pipeline)
-        stages = tuple(whole + (stage < more) for stage in range(row.pipeline))
-        gpus = 8 * row.data * row.pipeline
+    def error(self, dtype: str) -> float:
+        """Predicted over read, less 1.  With bf16 embedding and head were dealt to the stages as layers."""
+        (record,) = (r for r in records() if r["id"].startswith("bigscience-007"))
+        arch, job = architecture_of(record), job_of(record)
+        width = {"hidden": self.hidden, "ffn": 4 * self.hidden, "head_dim": self.hidden // self.heads}
+        arch = replace(arch, layers=self.layers, heads=self.heads, kv_heads=self.heads, **width)
+        each, more = divmod(self.layers, self.pipeline)
+        layout = {
+            "tensor": self.tensor,
+            "pipeline": self.pipeline,
+            "ends_as_layers": "both" if dtype == "bf16" else "none",
+            "layers_per_stage": None
+            if dtype == "bf16"
+            else tuple(each + (stage < more) for stage in range(self.pipeline)),
+        }
+        gpus = self.data * self.tensor * self.pipeline
         one = job.model_copy(
             update={
                 "gpus": gpus,
-                "micro_batch": row.micro_batch,
-                "global_batch": 24 * row.data * row.micro_batch,
-                "layout": job.layout.model_copy(
-                    update={"pipeline": row.pipeline, "layers_per_stage": stages}
-                ),
+                "dtype": dtype,
+                "micro_batch": self.micro_batch,
+                "global_batch": 24 * self.data * self.micro_batch,
+                "layout": job.layout.model_copy(update=layout),
             }
         )
-        machine = published_machine("A100", gpus, None)
-        memory = peak_memory(one, replace(arch, layers=row.layers), machine.network.fabric, 80e9)
-        found = cached(one, replace(arch, layers=row.layers), machine.network.fabric, 0)
-        assert found is not None
-        errors.setdefault(row.micro_batch, []).append(
-            (found.second + memory.parts[SYSTEM]) / GIB / row.gib - 1
-        )
-    assert max(abs(e) for e in errors[1]) <= 0.06
-    assert mean(abs(e) for e in errors[1]) <= 0.025
-    assert mean(abs(e) for each in errors.values() for e in each) <= 0.036
+        return resident(one, arch, published_machine("A100", gpus, None)) / GIB / self.gib - 1
+
+
+WIDE = [
+    Reading(14400, 80, 96, 12, 8, 4, 1, 47),
+    Reading(14400, 80, 96, 9, 8, 5, 1, 44),
+    Reading(14400, 78, 96, 8, 8, 6, 1, 39),
+    Reading(14400, 78, 96, 8, 8, 6, 2, 45),
+    Reading(14400, 78, 96, 8, 8, 6, 4, 56),
+    Reading(14400, 77, 96, 6, 8, 7, 1, 39),
+    Reading(14400, 80, 96, 6, 8, 8, 1, 36),
+    Reading(14400, 81, 96, 5, 8, 9, 1, 37),
+    Reading(14400, 80, 96, 4, 8, 10, 1, 35),
+    Reading(14400, 80, 96, 4, 8, 10, 2, 43),
+    Reading(14400, 80, 96, 4, 8, 10, 4, 55),
+    Reading(14400, 77, 96, 4, 8, 11, 1, 32),
+    Reading(14400, 77, 96, 4, 8, 11, 2, 41),
+    Reading(14400, 77, 96, 4, 8, 11, 4, 53),
+    Reading(14400, 72, 96, 4, 8, 12, 1, 30),
+    Reading(14400, 72, 96, 4, 8, 12, 2, 39),
+    Reading(14400, 72, 96, 4, 8, 12, 4, 50),
+]
+"""Of 20 February 2022, fp16 (chronicles-prequel.md, 'Choosing the fastest 3D Topology'; layers by the sizes
+it names).  Microbatches of 8 are left out: there memory ended."""
+
+ONE_SERVER = [
+    Reading(14400, 8, 32, 1, 8, 1, 1, 67),
+    Reading(14336, 6, 64, 1, 8, 1, 2, 54),
+    Reading(14336, 10, 64, 1, 8, 1, 1, 80),
+]
+"""Same source, fp16: 'Best TFLOPs', 'Max possible TFLOPs check'."""
+
+SUMS = [
+    Reading(12288, 106, 64, 8, 4, 12, 2, 67),
+    Reading(12288, 106, 96, 8, 4, 12, 2, 65),
+    Reading(12288, 106, 128, 8, 4, 12, 2, 67),
+    Reading(12288, 106, 96, 8, 4, 12, 4, 79),
+    Reading(12288, 100, 64, 8, 8, 6, 2, 61),
+    Reading(12288, 100, 64, 8, 8, 6, 4, 72),
+    Reading(13312, 82, 64, 4, 8, 12, 4, 52),
+    Reading(13312, 82, 64, 8, 4, 12, 2, 63),
+    Reading(13312, 82, 104, 8, 4, 12, 2, 62),
+    Reading(13312, 82, 128, 8, 4, 12, 2, 60),
+    Reading(13312, 82, 64, 8, 4, 12, 4, 74),
+    Reading(13312, 94, 128, 8, 4, 12, 2, 67),
+]
+"""Same source, 'Rebalancing layers': bf16, whose gradients are summed up in fp32."""
+
+
+def test_bigsciences_readings_that_are_in_no_record() -> None:
+    """None of them decided what DeepSpeed holds; all are a little too low.  On one server, where nothing but
+    the two groups of the optimizer and the logits that stay is special, they were 7 to 10 % too high without
+    these."""
+    assert mean(abs(row.error("fp16")) for row in WIDE) <= 0.045
+    assert max(abs(row.error("fp16")) for row in WIDE if row.micro_batch == 1) <= 0.07
+    assert max(abs(row.error("fp16")) for row in ONE_SERVER) <= 0.025
+    summed = [row.error("bf16") for row in SUMS]
+    assert mean(map(abs, summed)) <= 0.025
+    assert max(map(abs, summed)) <= 0.065
 
 
 @dataclass(frozen=True)
@@ -242,3 +277,28 @@ def _holes(held: Held) -> list[float]:
         for stage in range(job.layout.pipeline)
     ]
     return [one.reserved / one.allocated - 1 for one in found if one is not None]
+
+
+@pytest.mark.parametrize(("dtype", "gib"), [("bf16", 33.71), ("mxfp8", 33.88), ("fp8", 33.38)])
+def test_torchtitan_on_eight_b200(dtype: str, gib: float) -> None:
+    """8B, one sequence of 8,192 tokens, compiled with its loss, 15 to 19 % too much (torchtitan, components/
+    quantization/mxfp8.md, read 2026-11-27: PyTorch 2.9 of 15 August 2025).  Gradient shards are not there
+    before the first backward pass of a step (`zero_grad`), nor do any wait to be reduced then: 5.7 GiB less
+    would be within 3 %, and 5 to 9 % too little on H100 and H200."""
+    (record,) = (r for r in records() if r["id"] == "torchtitan-t1-8b-8-fsdp")
+    job = TrainingJob(
+        name="titan",
+        model="llama3-8b",
+        gpus=8,
+        sequence=8192,
+        global_batch=8,
+        micro_batch=1,
+        tokens=1e9,
+        dtype=dtype,  # type: ignore[arg-type]
+        layout=Layout(zero=3, recompute="selective", recompute_modules=("ops",)),
+        software="fsdp-2025",
+    )
+    machine = published_machine("B200", 8, None)
+    found = cached(job, architecture_of(record), machine.network.fabric, 0)
+    assert found is not None
+    assert 1.14 * gib <= found.reserved / GIB <= 1.20 * gib

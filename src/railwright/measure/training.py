@@ -28,9 +28,9 @@ from railwright.training import simulate
 from railwright.training.cached import cached
 from railwright.training.constants import width_of
 from railwright.training.eras import Pace, pace_keys, waiting
-from railwright.training.memory import SYSTEM, peak_memory
+from railwright.training.memory import SYSTEM, peak_memory, system_bytes
 from railwright.training.plan import check
-from railwright.training.result import Memory
+from railwright.training.sizes import Sizes
 from railwright.units import GIB
 
 
@@ -148,18 +148,21 @@ def _memory(record: Mapping[str, str]) -> Row:
         predicted, measured = memory.total - memory.parts[SYSTEM], float(record["allocated_gib"])
         family = "memory allocated"
     else:
-        predicted, measured = _resident(job, arch, machine, memory), float(record["resident_gb"])
+        predicted, measured = resident(job, arch, machine), float(record["resident_gb"])
         family = "memory resident"
     return Row(family, record["id"], what, predicted / GIB, measured, "GiB", record["source"])
 
 
-def _resident(job: TrainingJob, arch: Transformer, machine: Machine, memory: Memory) -> float:
-    """What nvidia-smi shows of the first and last stage's GPUs while the second step's passes run: when and
-    where bigscience read it (train/tr11-176B-ml/chronicles-prequel.md). [byte]"""
-    room = memory.capacity - memory.parts[SYSTEM]
+def resident(job: TrainingJob, arch: Transformer, machine: Machine) -> float:
+    """What nvidia-smi shows of the fullest GPU of the first and last stage while the second step's passes
+    run: when and where bigscience read it (train/tr11-176B-ml/chronicles-prequel.md, "max memory used by the
+    first (last) nodes").  Its NICs reach no GPU: no /GDRDMA in the log that `MEASURED_NICS` names. [byte]"""
+    fabric = machine.network.fabric
+    system = system_bytes(job, Sizes.of(job, fabric), staged=fabric.gpus_per_server)
+    room = machine.gpu.hbm_bytes - system
     ends = {0, job.layout.pipeline - 1}
-    held = [cached(job, arch, machine.network.fabric, stage, room) for stage in ends]
-    return memory.parts[SYSTEM] + max(one.second for one in held if one is not None)
+    held = [cached(job, arch, fabric, stage, room) for stage in ends]
+    return system + max(one.second for one in held if one is not None)
 
 
 def _grouped(reason: str, record: str) -> str:

@@ -22,6 +22,7 @@ from railwright.search.pricing import SHAPING, STAGING, folding
 from railwright.search.space import SHARDING, Block, apply, sizes
 from railwright.spec.training import TrainingJob
 from railwright.training.activations import layers_away, stage_activations
+from railwright.training.deepspeed import OUTPUTS, outputs_kept
 from railwright.training.memory import SYSTEM, peak_memory
 from railwright.training.one_copy import weighs_one_byte
 from railwright.training.recompute import layers_again
@@ -132,7 +133,7 @@ class Footprint:
         kinds: tuple[Layer, ...] = tuple(dict.fromkeys(k for c in shape.chunks for k in c.layers))
         one = self._of_layers(setting, block, kinds)
         job = apply(self.job, setting)
-        whole, work = None, one.layer_b_ij
+        whole, work = None, self._at_work(setting, block, shape, one.layer_b_ij)
         if setting["recompute_layers"] is not None:
             whole = self._of_layers(setting, block, kinds, ("none",))
             work = whole.layer_b_ij + self._again(setting, block, job, shape)
@@ -150,18 +151,35 @@ class Footprint:
             size = size + (one.head_ij if chunk.head else one.first_ij if chunk.embedding else one.end_ij)
             first = size if chunk.embedding else first
             kept = kept + held[c] * size
-        fullest = kept + work
+        always, fullest = one.always_ij, kept + work
         if any(chunk.head for chunk in shape.chunks):
             fullest = np.maximum(fullest, kept + one.head_b_ij)
+            always = always + outputs_kept(job, self.arch)
         if any(chunk.embedding for chunk in shape.chunks):
             # with several chunks the first backward pass is another's: what is held when one reaches the
             # embedding is not known here
             left = kept - first if len(shape.chunks) == 1 else 0.0
             fullest = np.maximum(fullest, left + one.embedding_b_ij)
-        return one.always_ij + fullest, one.always_ij
+        return always + fullest, always
+
+    def _at_work(
+        self, setting: Mapping[str, Any], block: Block, shape: StageShape, most_ij: Floats
+    ) -> Floats:
+        """(i, j) what a layer's backward pass needs beside all activations, at least: what it does in layers
+        of any kind without recomputation, and in the last one of a chunk, when all are there. [byte]
+
+        most_ij  in layers of any kind, all activations beside it
+        """
+        kinds = tuple(dict.fromkeys(k for c in shape.chunks for k in c.layers))
+        if len(kinds) < 2:
+            return most_ij
+        found = self._of_layers(setting, block, kinds, ("none",)).layer_b_ij
+        for kind in dict.fromkeys(chunk.layers[-1] for chunk in shape.chunks if chunk.layers):
+            found = np.maximum(found, self._of_layers(setting, block, (kind,)).layer_b_ij)
+        return found
 
     def _again(self, setting: Mapping[str, Any], block: Block, job: TrainingJob, shape: StageShape) -> Floats:
-        """(i, j) what the layers that are computed again need at work at most, less what those behind them
+        """(i, j) what the last of the layers that are computed again needs at work, less what those behind it
         have freed, beyond what one that keeps all needs (`chunk_kept.layer_at_work`). [byte]"""
         found: Floats = np.zeros((len(block.of("sequence_parallel")), 1))
         for chunk in shape.chunks:
@@ -169,7 +187,7 @@ class Footprint:
             freed: Floats = np.zeros(found.shape)
             for kind in chunk.layers[again:]:
                 freed = freed + self._of_layers(setting, block, (kind,), ("none",)).layer_kij[0]
-            for kind in set(chunk.layers[:again]):
+            for kind in chunk.layers[:again][-1:]:
                 one, whole = (self._of_layers(setting, block, (kind,), (how,)) for how in ("full", "none"))
                 found = np.maximum(found, one.layer_b_ij - whole.layer_b_ij - freed)
         return found
@@ -210,7 +228,8 @@ class Footprint:
                         end,
                         embedding,
                         head,
-                        sum(whole.always.values()),
+                        # which stage has the head is not known here
+                        sum(whole.always.values()) - whole.always[OUTPUTS],
                         sum(whole.layer_backward.values()),
                         sum(whole.head_backward.values()),
                         sum(whole.embedding_backward.values()),

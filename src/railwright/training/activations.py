@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
@@ -19,7 +19,7 @@ from railwright.spec.training import TrainingJob
 from railwright.training.chunk_activations import Kept, chunk_kept, layer_at_work
 from railwright.training.constants import constant
 from railwright.training.cut import cut_in_memory
-from railwright.training.deepspeed import gradient_on_its_way, received_kept, sent_kept
+from railwright.training.deepspeed import OUTPUTS, gradient_on_its_way, outputs_kept, received_kept, sent_kept
 from railwright.training.end_activations import (
     OF_HEAD,
     embedding_kept,
@@ -31,6 +31,7 @@ from railwright.training.eras import era_of
 from railwright.training.gathers import gathered_whole
 from railwright.training.lora_kept import adapters_keep, is_needed, of_mlp
 from railwright.training.schedule import SHARED, in_pairs, order_name, route_of
+from railwright.training.shared import hides_behind_shared
 from railwright.training.sizes import sequence_ranks, tokens_of, weights_cut
 from railwright.training.stages import StageShape
 
@@ -100,6 +101,7 @@ def stage_activations(
             "gradient placeholders": _placeholders(job, arch, kinds),
             **gradient_on_its_way(job, _largest(job, arch, shape)),
             "buffers of what a stage receives": _neighbours(shape) * sent_kept(job, arch),
+            OUTPUTS: outputs_kept(job, arch) if head else 0.0,
         },
         layer_backward={
             **layer_at_work(job, arch, shape.chunks, kept, whole, _output(job, arch)),
@@ -185,7 +187,7 @@ def layer_kept_parts(
     if recompute == "full":
         return kept
     whole = (name for name in gathered_whole(job, arch, kind) if name in kept)
-    kept = kept | {name: kept[name] * layout.tensor for name in whole}
+    kept = kept | {name: kept[name] * layout.tensor for name in whole} | _shared_input(job, arch, kept)
     if recompute == "selective" and (saves := era_of(job).saves):
         # JAX computes the rest again from the layer's input: PaXML saves the output projection too
         # (SAVE_QKV_OUT_PROJ), MaxText does not (save_qkv_proj).  Source: NVIDIA/dgxc-benchmarking
@@ -196,6 +198,19 @@ def layer_kept_parts(
         kept[BEFORE_EXCHANGE] = kept["attention output"]
     needed = {name: size for name, size in kept.items() if is_needed(job, arch, kind, name)}
     return needed | adapters_keep(job, arch, kind, tokens_of(job))
+
+
+def _shared_input(job: TrainingJob, arch: Transformer, kept: Mapping[str, float]) -> dict[str, float]:
+    """What shared experts keep of their input where all-to-alls run beside them (`shared`): they gather it
+    over tensor ranks themselves, and their first product keeps what it reads. [byte]
+
+    Source: Megatron-LM, core/transformer/moe/shared_experts.py (pre_forward_comm; linear_fc1.parallel_mode).
+    """
+    cut = job.layout.sequence_parallel and job.layout.tensor > 1
+    if not cut or "shared up output" not in kept or arch.shared_norm or not hides_behind_shared(job, arch):
+        return {}
+    share = kept.get("shared input", ELEMENT * tokens_of(job) * arch.hidden / job.layout.tensor)
+    return {"shared input": share * job.layout.tensor}
 
 
 def _output(job: TrainingJob, arch: Transformer) -> float:

@@ -32,9 +32,10 @@ def layer_at_work(
     kept, whole  as in `chunk_kept`
     output       of a layer that is computed again whole; it stays until the layer's backward pass ends
 
-    Where only the first layers of a chunk are computed again, the others, whose backward passes come before,
-    hold nothing any more: what they have freed counts against it.  A stage is fullest before the first of
-    them where that is more.
+    The layers behind the one at work, whose backward passes come before, hold nothing any more: what they
+    have freed counts against it.  So the layer that has most computed again may not be where most is held, as
+    dense layers in front of experts, and where only the first layers of a chunk are computed again a stage
+    may be fullest before any of them is.
     """
     found = [_beyond(job, arch, chunk, kept, whole) for chunk in chunks]
     most = max((one for one in found if one is not None), default=-output)
@@ -47,19 +48,22 @@ def layer_at_work(
 def _beyond(job: TrainingJob, arch: Transformer, chunk: Chunk, kept: Kept, whole: Kept) -> float | None:
     """What is held at most while a layer of a chunk is computed again, beyond all that its pass kept; None
     where none is. [byte]"""
-    again = layers_again(job, arch, chunk)
-    if not again:
-        return None
-    most = max(whole[k] - kept[k] for k in chunk.layers[:again])
-    return most - _freed(job, chunk_kept(job, arch, chunk, kept, whole), again)
+    again, each = layers_again(job, arch, chunk), chunk_kept(job, arch, chunk, kept, whole)
+    # layers that are on the host free nothing
+    away = "activations" in job.layout.offload
+    found = [
+        whole[k] - kept[k] - _freed(job, each, again if away else i + 1)
+        for i, k in enumerate(chunk.layers[:again])
+    ]
+    return max(found, default=None)
 
 
-def _freed(job: TrainingJob, each: Sequence[float], again: int) -> float:
+def _freed(job: TrainingJob, each: Sequence[float], first: int) -> float:
     """What the layers behind the first ones held, which are over; where a forward pass fills up as they empty
     (`in_pairs`), less what that has by then. [byte]
 
     each   layer of a chunk keeps
-    again  layers at its front that are computed again
+    first  layers at its front
     """
-    freed = sum(each[again:])
-    return max(freed - sum(each[: len(each) - again]), 0.0) if in_pairs(job) else freed
+    freed = sum(each[first:])
+    return max(freed - sum(each[: len(each) - first]), 0.0) if in_pairs(job) else freed

@@ -2,7 +2,8 @@
 
 Its pipeline engine keeps a part of what a stage sent of every pass in flight; its optimizers keep gradients
 twice or copy them for the step; its process groups are more than one for each way of parallelism.
-Source: DeepSpeed 0.6.0 (2151c787, February 2022); BF16_Optimizer as merged in April 2022 (56c52238).
+Source: DeepSpeed 0.6.0 (2151c787, February 2022); BF16_Optimizer of 27 February 2022 (82450539), in
+memory as merged in April (56c52238).
 """
 
 from __future__ import annotations
@@ -19,7 +20,12 @@ BUCKET = 500_000_000
 ZERO_OPTIMIZATION_REDUCE_BUCKET_SIZE_DEFAULT, ZERO_OPTIMIZATION_ALLGATHER_BUCKET_SIZE_DEFAULT)."""
 
 BUCKETS = "gradients copied for the step"
-"""Of the fp16 optimizer, beside the gradients themselves."""
+"""Beside the gradients themselves."""
+
+GROUPS = 2
+"""Groups of weights that the optimizer joins into one tensor each: halves by their count, since apex's
+FusedAdam failed at more (bigscience's Megatron-DeepSpeed, 541b967f of 17 February 2022, megatron/optimizer/
+__init__.py); norms and biases are a small third one."""
 
 FP16_STEP_BYTES = (2.0 + 4 + 4) + (2.0 + 4) + (4.0 + 4) + (4.0 + 4) + 4.0
 """HBM bytes per parameter of FP16_Optimizer's step beyond norm and Adam: gradients looked through for
@@ -36,19 +42,27 @@ SECOND_GRADIENTS = "16-bit gradients beside their sums in fp32"
 of all parameters, sharded or not."""
 
 
-def communicators(tensor: int, pipeline: int, ranks: int) -> tuple[int, ...]:
-    """Ranks of the communicators beyond one for each way of parallelism.
+def communicators(tensor: int, pipeline: int, ranks: int) -> tuple[tuple[int, int], ...]:
+    """(ranks, ranks from its first to its last one) of the communicators beyond one for each way of
+    parallelism.
 
     All ranks of the job (torch.distributed.barrier) and those of one copy of the model (gradient norm and
-    overflow; runtime/pipe/topology.py, ds_model_proc_group).  A stage sends by torch.distributed.send, for
+    overflow; runtime/pipe/topology.py, ds_model_proc_group).  DeepSpeed has groups of its own for pipelines
+    (the loss; pp_proc_group) and replicas (dp_proc_group) beside Megatron's, which wait there for the data's
+    index (megatron/data/gpt_dataset.py, _build_index_mappings).  A stage sends by torch.distributed.send, for
     which PyTorch makes a communicator of two ranks for each neighbour; the ends have one neighbour, and the
     tied embedding's pair.  What it sends it makes whole again over the tensor ranks, in a group of its own
     beside Megatron's (topology.py, slice_proc_group; runtime/utils.py, PartitionedTensor.full).
 
     ranks  that hold the same dense parameters
     """
-    pairs = (2, 2, tensor) if pipeline > 1 else ()
-    return (tensor * pipeline * ranks, tensor * pipeline, *pairs)
+    stage, all_ranks = tensor * ranks, tensor * pipeline * ranks
+    copy = (tensor * pipeline, all_ranks if pipeline > 1 else tensor)
+    found = [(all_ranks, all_ranks), copy, (pipeline, all_ranks), (ranks, stage)]
+    if pipeline > 1:
+        # a neighbour's rank with the same place in its stage
+        found += [(2, stage + 1), (2, stage + 1), (tensor, tensor)]
+    return tuple(found)
 
 
 def runs_engine(job: TrainingJob) -> bool:
@@ -80,20 +94,32 @@ def second_gradients(trained: float, gradient: float) -> dict[str, float]:
     return {SECOND_GRADIENTS: 2.0 * trained} if gradient == 4.0 else {}
 
 
-def copied(shard: float, zero: int, offload: bool) -> dict[str, float]:
+def copied(trained: float, zero: int, offload: bool) -> dict[str, float]:
     """Bytes at the optimizer's step beside gradients in 16 bits.
 
-    ZeRO-1: the bucket they are averaged in, and this rank's share of them, copied out of it (zero/
-    stage_1_and_2.py, reduce_gradients, copy_grads_in_partition); offloaded, the share goes to the host one by
-    one.  Without ZeRO all of them flattened in fp32 (fp16/fused_optimizer.py, step).  By its code the widened
-    ones are there beside the flat ones; vTrain's 3.6B, which ran on 80 GB, would need 82.4 GiB of 80 then.
+    ZeRO-1: the bucket into which they are joined to be averaged; this rank's share stays where it is (zero/
+    stage_1_and_2.py, allreduce_bucket, get_flat_partition).  Offloaded, the bucket in which they lie one
+    after the other (`contiguous_gradients`, which only this asks for).  Without ZeRO all of them flattened in
+    fp32 (fp16/fused_optimizer.py, step).  By its code the widened ones are there beside the flat ones;
+    vTrain's 3.6B, which ran on 80 GB, would need 82.4 GiB of 80 then.
 
-    shard    parameters of this rank's share
+    trained  parameters of the stage that are trained
     offload  the optimizer to the host, which DeepSpeed's ZeRO does alone
     """
     if offload:
         return {BUCKETS: 2.0 * BUCKET}
-    return {BUCKETS: 2.0 * (BUCKET + shard) if zero else 4.0 * shard}
+    return {BUCKETS: 2.0 * min(BUCKET, trained) if zero else 4.0 * trained}
+
+
+def averaged(trained: float, gradient: float) -> dict[str, float]:
+    """Bytes at the step of BF16_Optimizer: the sums of one of its two groups of weights travel in 16 bits.
+
+    trained   parameters of the stage that are trained
+    gradient  bytes of one sum
+    Source: 82450539 of 27 February 2022, which bigscience ran: runtime/engine.py, communication_data_type,
+    allreduce_bucket; pipe/engine.py, _bf16_reduce_grads.
+    """
+    return {BUCKETS: 2.0 * trained / GROUPS} if gradient == 4.0 else {}
 
 
 def gradient_on_its_way(job: TrainingJob, largest: float) -> dict[str, float]:
@@ -121,3 +147,17 @@ def received_kept(job: TrainingJob, arch: Transformer) -> float:
     """What DeepSpeed keeps of a pass's input beside the first layer's: a second copy, where tensor ranks do
     not send parts of it. [byte]"""
     return sent_kept(job, arch) if job.layout.tensor == 1 else 0.0
+
+
+OUTPUTS = "logits of passes before"
+"""What `outputs_kept` says, beside what stays for good."""
+
+
+def outputs_kept(job: TrainingJob, arch: Transformer) -> float:
+    """What DeepSpeed's last stage keeps of passes that are over: the logits in fp32 of two, which the buffers
+    of its pipeline name until the next pass comes. [byte]
+
+    Source: runtime/pipe/engine.py, _exec_backward_pass (returns before it lets go of `outputs`);
+    pipe/schedule.py, num_pipe_buffers; Megatron-DeepSpeed, gpt_model.py (float16_to_fp32 is the last layer).
+    """
+    return 2 * tokens_of(job) * 4.0 * arch.vocab / job.layout.tensor if runs_engine(job) else 0.0

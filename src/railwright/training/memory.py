@@ -49,7 +49,7 @@ def peak_memory(job: TrainingJob, arch: Transformer, fabric: Fabric, capacity: f
     count = microbatches(job, sizes.data)
     order: Order = (layout.pipeline, route_of(layout).chunks, count, order_name(job))
     shapes = shapes_of(job, arch)
-    system = _system(job, sizes)
+    system = system_bytes(job, sizes)
     stages = tuple(
         _stage(
             job,
@@ -179,14 +179,27 @@ def _why(stage: StageMemory, stages: int) -> str:
     return f"{where} at {stage.moment}{passes}; most of it: {what}"
 
 
-def _system(job: TrainingJob, sizes: Sizes) -> float:
-    """CUDA context and the buffers of every communicator of more than one rank [byte]."""
+def system_bytes(job: TrainingJob, sizes: Sizes, staged: int | None = None) -> float:
+    """CUDA context and the buffers of every communicator of more than one rank [byte].
+
+    staged  GPUs of a server, where NCCL reaches no GPU from a NIC (GPUDirect) and communicators over servers
+            have their buffers on the host: of those between GPUs of one server next to nothing is left, since
+            such a ring has two channels instead of 24 (bigscience-workshop/bigscience, experiments/bandwidth/
+            all_reduce_bench-a100-n4.txt)
+    """
     era = era_of(job)
-    plain = [sizes.tensor, sizes.pipeline, sizes.context, sizes.replicas]
+    stage, all_ranks = sizes.tensor * sizes.replicas, sizes.tensor * sizes.replicas * sizes.pipeline
+    groups = [
+        (sizes.tensor, sizes.tensor),
+        (sizes.pipeline, all_ranks),
+        (sizes.context, sizes.tensor * sizes.context),
+        (sizes.replicas, stage),
+    ]
     if sizes.expert > 1:
-        plain.append(sizes.expert_replicas)
+        groups.append((sizes.expert_replicas, stage))
     if era.deepspeed:
-        plain += communicators(sizes.tensor, sizes.pipeline, sizes.replicas)
+        groups += communicators(sizes.tensor, sizes.pipeline, sizes.replicas)
+    plain = [ranks for ranks, span in groups if staged is None or span <= staged]
     total = constant("cuda_context_bytes" if era.lazy_kernels else "cuda_context_of_all_kernels_bytes")
     total += constant("communicator_of_two_bytes") * plain.count(2)
     total += constant("communicator_bytes") * sum(n > 2 for n in plain)

@@ -24,6 +24,7 @@ from railwright.training.states import (
     COPY,
     IN_PASSES,
     STATES,
+    WIDENED,
     cached_weights,
     moment_bytes,
     state_parts,
@@ -319,5 +320,6 @@ class Replay:
         if step == 0:
             self.each(self.moment, self.moment)
         self.once(self.states.get(ITERATION, 0.0))
+        self.give(self.each(self.states.get(WIDENED, 0.0)))
         self.give(copies)
         self.passing = self.in_passes()

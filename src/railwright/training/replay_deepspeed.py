@@ -1,12 +1,14 @@
 """What one GPU of a stage under DeepSpeed's pipeline engine asks of its allocator.
 
-Versions as in `deepspeed`: ZeRO-1 with fp16 of February 2022, BF16_Optimizer of April 2022.
+Versions as in `deepspeed`: ZeRO-1 with fp16 and BF16_Optimizer of February 2022.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from railwright.training.allocator import Tensor
-from railwright.training.deepspeed import BUCKET, SECOND_GRADIENTS
+from railwright.training.deepspeed import BUCKET, GROUPS, SECOND_GRADIENTS
 from railwright.training.replay import Flight, Replay
 from railwright.training.route import Unit
 from railwright.training.states import STATES
@@ -15,8 +17,9 @@ from railwright.training.states import STATES
 class DeepSpeedReplay(Replay):
     """A stage under DeepSpeed.
 
-    sums   whether gradients are added to sums in fp32 (BF16_Optimizer), or stay in 16 bits
-    state  bytes of one of the optimizer's three states
+    sums    whether gradients are added to sums in fp32 (BF16_Optimizer), or stay in 16 bits
+    state   bytes of one of the optimizer's three states
+    groups  weights that the optimizer joins, by their numbers (`_groups`)
     """
 
     def __post_init__(self) -> None:
@@ -27,33 +30,50 @@ class DeepSpeedReplay(Replay):
         self.live: list[Tensor] = []
         self.seen: set[int] = set()
         self.layered = False
+        tied = bool(self.shape.head) and self.arch.tied_embeddings
+        self.groups = _groups(len(self.weights), last_first=tied and self.shape.chunks[-1].head)
+
+    def share(self, group: Sequence[int]) -> float:
+        """Of the stage's weights, those of a group."""
+        return sum(self.weights[w] for w in group) / sum(self.weights)
 
     def start(self) -> None:
-        """Weights become one tensor, and each optimizer state is one.
+        """Weights of a group become one tensor, and each optimizer state of theirs is one.
 
         With fp16 they go to the host and come back, and the cache keeps what they left (zero/
         stage_1_and_2.py, __init__, initialize_optimizer_states); BF16_Optimizer joins them on the GPU.
         """
+        self.loaded()
         weights = self.each(self.states["weights"])
-        if self.sums:
-            self.take(self.states["weights"])
-            self.give(weights)
-        else:
-            self.give(weights)
-            self.take(self.states["weights"])
-        share = self.take(self.state / 2)
-        self.take(self.state)
-        self.give([share])
-        zeros = self.take(self.states["gradients"] if self.sums else self.state)
-        self.take(self.state)
-        self.take(self.state)
-        if not self.sums:
-            self.give([zeros])
+        shares = [self.share(group) for group in self.groups]
+        for group, share in zip(self.groups, shares, strict=True):
+            separate = [weights[w] for w in group]
+            if self.sums:
+                self.take(share * self.states["weights"])
+                self.give(separate)
+            else:
+                self.give(separate)
+                self.take(share * self.states["weights"])
+            narrow = self.take(share * self.state / 2)
+            self.take(share * self.state)
+            self.give([narrow])
+            if self.sums:
+                self.take(share * self.states["gradients"])
+        zeros = [] if self.sums else [self.take(share * self.state) for share in shares]
+        for share in shares:
+            self.take(share * self.state)
+            self.take(share * self.state)
+        self.give(zeros)
         self.always()
 
     def arrived(self, unit: Unit, flight: Flight) -> Tensor:
         """The engine receives into a buffer, clones that, clones again and makes the parts whole."""
-        if self.shape.chunks[unit.chunk].embedding:
+        chunk = self.shape.chunks[unit.chunk]
+        if chunk.embedding or chunk.head:
+            mask = self.loaded()
+            flight.more += [mask] * chunk.embedding
+            self.give([mask] * (not chunk.embedding))
+        if chunk.embedding:
             return super().arrived(unit, flight)
         parts = [self.take(self.part)]
         if self.job.layout.tensor == 1:
@@ -63,6 +83,20 @@ class DeepSpeedReplay(Replay):
         whole = self.whole()
         self.give(parts)
         return whole
+
+    def loaded(self) -> Tensor:
+        """The causal mask that the stages which read the data make of every microbatch, a byte per pair of
+        tokens, though no layer reads it; the first one keeps a copy (Megatron-DeepSpeed, pretrain_gpt.py,
+        get_batch_pipe; megatron/utils.py, get_ltor_masks_and_position_ids; pipe/engine.py,
+        _exec_load_micro_batch)."""
+        pairs = float(self.job.sequence) ** 2
+        ones, lower = self.take(4 * pairs), self.take(4 * pairs)
+        self.give([ones])
+        mask = self.take(pairs)
+        self.give([lower])
+        copy = self.take(pairs)
+        self.give([mask])
+        return copy
 
     def whole(self) -> Tensor:
         """A tensor made whole of the tensor ranks' parts: a flat one, NCCL's list of them as one, and a copy
@@ -117,41 +151,64 @@ class DeepSpeedReplay(Replay):
 
     def update(self, step: int) -> None:
         """Gradients are averaged, looked through and flattened; the new weights are gathered in buckets."""
-        if not self.sums:
+        totals = [sum(self.weights[w] for w in group) for group in self.groups]
+        if self.sums:
+            # sums travel in 16 bits (engine.py, communication_data_type, allreduce_bucket)
+            for total in totals:
+                self.once(2 * total)
+        else:
             self._average()
             self.live, self.seen = [], set()
-        total = sum(self.weights)
-        self.once(2 * total / max(1, total // BUCKET))
+        for total in totals:
+            self.once(2 * total / max(1, total // BUCKET))
 
     def _average(self) -> None:
-        """Gradients go through a bucket; those of weights that reach into this rank's share are copied out of
-        it, and each is widened to look for overflows, and for its norm (zero/stage_1_and_2.py,
-        reduce_ipg_grads, copy_grads_in_partition, _has_inf_or_nan, get_grad_norm_direct, step).
-
-        Offloaded, they are widened in the bucket and go to the host.
-        """
-        if not self.job.layout.zero and self.state:
+        """What FP16_Optimizer does without ZeRO, ZeRO-Offload and ZeRO-1."""
+        if self.state and not self.job.layout.zero:
             self._flatten()
             return
-        mine = _reached(self.weights, self.ranks if self.job.layout.zero else 1)
-        bucket = self.take(2 * BUCKET)
-        copied = [self.take(2 * sum(whole for whole, _ in mine))] if self.state else []
-        self.give(self.live)
-        if not self.state:
-            self._widen(mine)
-            self.give([bucket])
-            return
-        self.give([bucket])
-        self._widen(mine)
-        flat = self.take(self.state / 2)
-        wide = self.take(self.state)
-        self.give([flat, *copied, wide])
+        ranks = self.ranks if self.job.layout.zero else 1
+        mine = [_reached([self.weights[w] for w in group], group, ranks) for group in self.groups]
+        if self.state:
+            self._share_out(mine)
+        else:
+            self._offload(mine)
 
-    def _widen(self, mine: list[tuple[float, float]]) -> None:
-        """Overflows are looked for in 32 bits, norms taken in 64."""
+    def _share_out(self, mine: list[dict[int, float]]) -> None:
+        """Gradients are averaged in buckets, into which several are joined, and copied back; those that reach
+        into this rank's share stay where they are, and each is widened for overflows and for the norm.
+
+        Source: zero/stage_1_and_2.py, reduce_ipg_grads, allreduce_bucket, get_flat_partition,
+        _has_inf_or_nan, get_grad_norm_direct, step; engine.py, _configure_zero_optimizer, which ignores
+        `contiguous_gradients`.
+        """
+        for joined in _buckets([self.weights[w] for group in self.groups for w in group]):
+            self.once(2 * joined)
+        # backward passes make them in the order opposite to that of the weights
+        made = dict(zip(reversed(range(len(self.weights))), self.live, strict=False))
+        stay = {w for reached in mine for w in reached}
+        self.give([gradient for w, gradient in made.items() if w not in stay])
+        self._widen(mine, 4)
+        wide = []
+        for group, reached in zip(self.groups, mine, strict=True):
+            self._widen([reached], 8)
+            flat = [self.take(self.share(group) * self.state / 2)] if len(reached) > 1 else []
+            wide.append(self.take(self.share(group) * self.state))
+            self.give([*flat, *(made[w] for w in reached if w in made)])
+        self.give(wide)
+
+    def _offload(self, mine: list[dict[int, float]]) -> None:
+        """Widened in a bucket in which they lie one after the other, gradients go to the host."""
+        bucket = self.take(2 * BUCKET)
+        self.give(self.live)
         for width in (4, 8):
-            for _, part in mine:
-                self.once(width * part)
+            self._widen(mine, width)
+        self.give([bucket])
+
+    def _widen(self, mine: list[dict[int, float]], width: int) -> None:
+        """Overflows are looked for in 32 bits, norms taken in 64."""
+        for part in (part for reached in mine for part in reached.values()):
+            self.once(width * part)
 
     def _flatten(self) -> None:
         """Without ZeRO: averaged in a bucket as large as they are, then all widened and joined (engine.py,
@@ -163,15 +220,41 @@ class DeepSpeedReplay(Replay):
         self.give([*self.live, flat])
 
 
-def _reached(weights: list[float], ranks: int) -> list[tuple[float, float]]:
-    """(parameters, those of this rank) of the weights that reach into the share of the rank in the middle; an
-    embedding lies with the first ranks, which pass more of it through memory than was ever read there."""
+def _groups(weights: int, last_first: bool) -> list[list[int]]:
+    """Numbers of the weights of each of the optimizer's `GROUPS`.
+
+    last_first  the output matrix is the tied table, which every stage that has it names first (runtime/pipe/
+                module.py, tied_modules)
+    """
+    order = [*range(weights)]
+    if last_first:
+        order = [order[-1], *order[:-1]]
+    part = -(-weights // GROUPS)
+    return [order[at : at + part] for at in range(0, weights, part)]
+
+
+def _buckets(weights: list[float]) -> list[float]:
+    """Parameters of the buckets in which gradients are averaged, where several are joined into one."""
+    found, joined = list[float](), list[float]()
+    for weight in [*weights, float(BUCKET)]:
+        if sum(joined) + weight > BUCKET:
+            found += [sum(joined)] * (len(joined) > 1)
+            joined = []
+        joined.append(weight)
+    return found
+
+
+def _reached(weights: list[float], numbers: list[int], ranks: int) -> dict[int, float]:
+    """Number -> parameters of the weights that reach into the first rank's share of a group: that rank's GPUs
+    hold most, since an embedding comes first and its norm is taken in 64 bits.
+
+    Its tensor rank 0 alone does so where a weight's `model_parallel` is asked for, which Megatron's weights
+    are without (runtime/utils.py, is_model_parallel_parameter; until April 2022).
+    """
     share = sum(weights) / ranks
-    begin = ranks // 2 * share
-    found, at = [], 0.0
-    for weight in weights:
-        part = min(at + weight, begin + share) - max(at, begin)
-        if part > 0:
-            found.append((weight, part))
+    found, at = dict[int, float](), 0.0
+    for number, weight in zip(numbers, weights, strict=True):
+        if at < share:
+            found[number] = min(weight, share - at)
         at += weight
     return found

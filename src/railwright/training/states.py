@@ -10,10 +10,10 @@ from collections.abc import Mapping
 
 from railwright.model.architecture import Transformer
 from railwright.spec.training import TrainingJob
-from railwright.training.adam import reads_as_kept
+from railwright.training.adam import reads_as_kept, widens_moments
 from railwright.training.buckets import bucket_threshold
 from railwright.training.communication import gradient_bytes
-from railwright.training.deepspeed import BUCKETS, copied, runs_engine, second_gradients
+from railwright.training.deepspeed import BUCKETS, averaged, copied, runs_engine, second_gradients
 from railwright.training.formats import frozen_bytes, has_fp32_shards, master_of
 from railwright.training.hosted import updates_on_host, weights_on_host
 from railwright.training.muon import ITERATION, MatrixGroup, iteration_bytes, matrix_groups, weights_of
@@ -61,6 +61,10 @@ COPY = "fp32 copy of the gradients"
 (`adam.reads_as_kept`); nothing of the passes is held by then.  Source: Megatron-LM,
 core/optimizer/distrib_optimizer.py, _copy_model_grads_to_main_grads."""
 
+WIDENED = "moments in fp32 for the step"
+"""Made for the optimizer's step where its kernel does not read them as they are kept (`adam.widens_moments`):
+of one group of weights after the other, the dense ones and the experts'."""
+
 PASSING = "shards on their way from and to the host"
 """Of weights and gradients that lie there."""
 
@@ -69,7 +73,7 @@ STATES = "optimizer states"
 
 GATHERED, WAITING = "gathered weights", "gradients before reduction"
 
-AT_STEP = (COPY, BUCKETS, ITERATION)
+AT_STEP = (COPY, BUCKETS, ITERATION, WIDENED)
 """Parts that are there at the optimizer's step only."""
 
 IN_PASSES = (GATHERED, WAITING, PASSING)
@@ -122,10 +126,12 @@ def state_parts(
         if weights_on_host(job):
             parts |= _passing(job, shape, over, expert_over)
     if runs_engine(job):
-        parts |= second_gradients(dense + expert, gradient)
+        parts |= second_gradients(dense + expert, gradient) | averaged(dense + expert, gradient)
     offload = updates_on_host(job)
     if not offload:
         parts[STATES] = (master + 2 * moments) * shard
+        if widens_moments(job):
+            parts[WIDENED] = 2 * MOMENT_BYTES["fp32"] * max(dense / over, expert / expert_over)
         if job.optimizer == "muon":
             groups = matrix_groups(arch, layout, shape, over, expert_over)
             by_adam = shard - _mean(groups)
@@ -133,7 +139,7 @@ def state_parts(
             parts[ITERATION] = iteration_bytes(groups, job.muon.tp_mode)
     if gradient < 4.0 and not widened and not reads_as_kept(job):
         if runs_engine(job):
-            parts |= copied(shard, layout.zero, offload)
+            parts |= copied(dense + expert, layout.zero, offload)
         elif not offload:
             parts[COPY] = 4.0 * shard
     return parts
