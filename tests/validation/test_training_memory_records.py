@@ -11,7 +11,7 @@ import pytest
 
 from railwright.measure.machines import published_machine
 from railwright.measure.table import Row
-from railwright.measure.training import memory_rows, records, resident
+from railwright.measure.training import READ_GB, memory_rows, records, resident
 from railwright.measure.training_jobs import job_of, machine_for
 from railwright.measure.training_models import architecture_of
 from railwright.spec.training import Layout, TrainingJob
@@ -129,13 +129,15 @@ def test_bigscience_under_deepspeed() -> None:
     rows = [r for r in memory_rows() if isinstance(r, Row) and r.family == "memory resident"]
     assert len(rows) == 45
     # without what DeepSpeed holds they were 18.0 % off, without the allocator 7.8
-    assert mean(abs(r.error) for r in rows) <= 0.06
-    assert abs(median(r.error for r in rows)) <= 0.03
-    assert sum(abs(r.error) <= 0.12 for r in rows) >= 43
+    assert mean(abs(r.error) for r in rows) <= 0.045
+    assert abs(median(r.error for r in rows)) <= 0.01
+    assert sum(abs(r.error) <= 0.07 for r in rows) >= 35
+    assert sum(abs(r.error) <= 0.10 for r in rows) >= 43
     # those in bf16, and with fewer tensor ranks than eight but for the job that was read twice
     fewer = [r for r in rows if "t8p" not in r.record and "-045-" not in r.record]
     assert len(fewer) == 14
-    assert max(abs(r.error) for r in fewer) <= 0.05
+    assert mean(abs(r.error) for r in fewer) <= 0.02
+    assert max(abs(r.error) for r in fewer) <= 0.07
 
 
 class Reading(NamedTuple):
@@ -148,7 +150,7 @@ class Reading(NamedTuple):
     tensor: int
     pipeline: int
     micro_batch: int
-    gib: float
+    gb: float
 
     def error(self, dtype: str) -> float:
         """Predicted over read, less 1.  With bf16 embedding and head were dealt to the stages as layers."""
@@ -175,7 +177,7 @@ class Reading(NamedTuple):
                 "layout": job.layout.model_copy(update=layout),
             }
         )
-        return resident(one, arch, published_machine("A100", gpus, None)) / GIB / self.gib - 1
+        return resident(one, arch, published_machine("A100", gpus, None)) / READ_GB / self.gb - 1
 
 
 WIDE = [
@@ -223,17 +225,19 @@ SUMS = [
 ]
 """Same source, 'Rebalancing layers': bf16, whose gradients are summed up in fp32."""
 
+READINGS = ((WIDE, "fp16"), (ONE_SERVER, "fp16"), (SUMS, "bf16"))
+
 
 def test_bigsciences_readings_that_are_in_no_record() -> None:
-    """None of them decided what DeepSpeed holds; all are a little too low.  On one server, where nothing but
-    the two groups of the optimizer and the logits that stay is special, they were 7 to 10 % too high without
-    these."""
-    assert mean(abs(row.error("fp16")) for row in WIDE) <= 0.045
-    assert max(abs(row.error("fp16")) for row in WIDE if row.micro_batch == 1) <= 0.07
-    assert max(abs(row.error("fp16")) for row in ONE_SERVER) <= 0.025
-    summed = [row.error("bf16") for row in SUMS]
-    assert mean(map(abs, summed)) <= 0.025
-    assert max(map(abs, summed)) <= 0.065
+    """None of them decided what DeepSpeed holds, nor what a GB is.  On one server, where nothing but the two
+    groups of the optimizer and the logits that stay is special, they were 10 to 12 % too high without."""
+    wide, server, summed = ([row.error(dtype) for row in rows] for rows, dtype in READINGS)
+    assert mean(map(abs, wide)) <= 0.035
+    assert max(abs(e) for e, row in zip(wide, WIDE, strict=True) if row.micro_batch == 1) <= 0.045
+    assert max(map(abs, server)) <= 0.03
+    assert mean(map(abs, summed)) <= 0.015
+    assert max(map(abs, summed)) <= 0.03
+    assert abs(mean([*wide, *server, *summed])) <= 0.005
 
 
 @dataclass(frozen=True)

@@ -63,6 +63,13 @@ def record_rows() -> Iterator[Row | Skipped]:
             yield Skipped(family, record["id"], _grouped(str(no), ANY))
 
 
+READ_GB = 1000 * 2.0**20
+"""What bigscience calls a GB of a GPU's memory. [byte]
+
+It read nvidia-smi (train/tr11-176B-ml/chronicles-prequel.md, "was quickly getting the memory snapshot with"),
+which prints MiB, and wrote thousands of them: 80 GB of one A100, whose 81,251 MiB are 79.3 GiB."""
+
+
 def memory_rows() -> Iterator[Row | Skipped]:
     """Peak memory of every record that states it: tensors allocated, or all that is resident on the GPU."""
     for record in records():
@@ -148,7 +155,7 @@ def _memory(record: Mapping[str, str]) -> Row:
         predicted, measured = memory.total - memory.parts[SYSTEM], float(record["allocated_gib"])
         family = "memory allocated"
     else:
-        predicted, measured = resident(job, arch, machine), float(record["resident_gb"])
+        predicted, measured = resident(job, arch, machine), float(record["resident_gb"]) * READ_GB / GIB
         family = "memory resident"
     return Row(family, record["id"], what, predicted / GIB, measured, "GiB", record["source"])
 
