@@ -110,6 +110,29 @@ def test_interleaving_needs_a_multiple_of_the_stages() -> None:
     assert "global_batch to 32 or 64" in text
 
 
+@pytest.mark.parametrize(
+    ("batch", "layout", "near"),
+    [
+        (30, {}, (28, 32)),
+        (30, {"virtual_pipeline": 2}, (24, 32)),  # rounds of two microbatches
+        (3, {"virtual_pipeline": 2}, (8,)),
+        (46, {"schedule": "dualpipe"}, (40, 48)),
+        (3, {"schedule": "dualpipe"}, (16,)),
+        (46, {"schedule": "dualpipe-v"}, (44, 48)),
+        (9, {"schedule": "dualpipe-v"}, (16,)),
+    ],
+)
+def test_the_nearest_batches_work_under_the_schedule_too(
+    batch: int, layout: dict[str, object], near: tuple[int, ...]
+) -> None:
+    def cut(size: int) -> TrainingJob:
+        return job(gpus=8, batch=size, pipeline=2, **layout)
+
+    assert refusal(cut(batch)).endswith(f"the nearest that work: {' or '.join(map(str, near))}.")
+    for size in near:
+        check(cut(size), DENSE, machine(1).network.fabric)
+
+
 def test_global_batch_not_a_multiple() -> None:
     text = refusal(job(batch=100))
     assert "100 is not a multiple" in text
