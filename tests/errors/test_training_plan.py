@@ -143,6 +143,18 @@ def test_a_batch_smaller_than_the_ranks() -> None:
     assert "the nearest that work: 32" in refusal(job(batch=10))
 
 
+def test_what_would_fit_can_be_placed() -> None:
+    """More expert parallelism needs less memory, but expert-across lays out no halves of experts."""
+    asked = job(sequence=2048, tensor=2, expert_tensor=1, placement="expert-across", recompute="full", zero=1)
+    small = replace(machine(4), gpu=replace(machine(4).gpu, hbm_bytes=10e9))
+    with pytest.raises(PlanError, match=r"what would fit: zero: 2 .*; pipeline: 2 ") as caught:
+        simulate(asked, replace(MOE, layers=16), small)
+    assert "expert: " not in str(caught.value)
+    nowhere = job(expert=8, placement="expert-across")
+    with pytest.raises(PlanError, match="a pipeline stage has only 4"):
+        simulate(nowhere, replace(MOE, layers=64), small)
+
+
 def test_expert_across_without_enough_servers() -> None:
     text = refusal(job(expert=8, placement="expert-across"), MOE)
     assert "a pipeline stage has only 4; lower layout.expert to at most 4" in text
