@@ -110,6 +110,29 @@ def test_interleaving_needs_a_multiple_of_the_stages() -> None:
     assert "global_batch to 32 or 64" in text
 
 
+@pytest.mark.parametrize(
+    ("batch", "layout", "near"),
+    [
+        (30, {}, (28, 32)),
+        (30, {"virtual_pipeline": 2}, (24, 32)),  # rounds of two microbatches
+        (3, {"virtual_pipeline": 2}, (8,)),
+        (46, {"schedule": "dualpipe"}, (40, 48)),
+        (3, {"schedule": "dualpipe"}, (16,)),
+        (46, {"schedule": "dualpipe-v"}, (44, 48)),
+        (9, {"schedule": "dualpipe-v"}, (16,)),
+    ],
+)
+def test_the_nearest_batches_work_under_the_schedule_too(
+    batch: int, layout: dict[str, object], near: tuple[int, ...]
+) -> None:
+    def cut(size: int) -> TrainingJob:
+        return job(gpus=8, batch=size, pipeline=2, **layout)
+
+    assert refusal(cut(batch)).endswith(f"the nearest that work: {' or '.join(map(str, near))}.")
+    for size in near:
+        check(cut(size), DENSE, machine(1).network.fabric)
+
+
 def test_global_batch_not_a_multiple() -> None:
     text = refusal(job(batch=100))
     assert "100 is not a multiple" in text
@@ -118,6 +141,18 @@ def test_global_batch_not_a_multiple() -> None:
 
 def test_a_batch_smaller_than_the_ranks() -> None:
     assert "the nearest that work: 32" in refusal(job(batch=10))
+
+
+def test_what_would_fit_can_be_placed() -> None:
+    """More expert parallelism needs less memory, but expert-across lays out no halves of experts."""
+    asked = job(sequence=2048, tensor=2, expert_tensor=1, placement="expert-across", recompute="full", zero=1)
+    small = replace(machine(4), gpu=replace(machine(4).gpu, hbm_bytes=10e9))
+    with pytest.raises(PlanError, match=r"what would fit: zero: 2 .*; pipeline: 2 ") as caught:
+        simulate(asked, replace(MOE, layers=16), small)
+    assert "expert: " not in str(caught.value)
+    nowhere = job(expert=8, placement="expert-across")
+    with pytest.raises(PlanError, match="a pipeline stage has only 4"):
+        simulate(nowhere, replace(MOE, layers=64), small)
 
 
 def test_expert_across_without_enough_servers() -> None:

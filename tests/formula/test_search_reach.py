@@ -37,9 +37,9 @@ AXES: dict[str, tuple[object, ...]] = {
 }
 
 
-def rail_only(pxn: bool) -> Machine:
+def rail_only(pxn: bool, servers: int = 2) -> Machine:
     compute = ComputeNetwork(family="rail-only", switch="qm9700")
-    cluster = Cluster(servers=2, server="dgx-h100", compute=compute)
+    cluster = Cluster(servers=servers, server="dgx-h100", compute=compute)
     return Machine.of(cluster, load_catalog(), NcclSettings(pxn=pxn))
 
 
@@ -72,6 +72,21 @@ def test_with_pxn_all_are_connected() -> None:
     found = search(own, MOE, where, Space(AXES), steps=0)
     assert found.best[0].time == pytest.approx(best, rel=1e-9)
     assert not any("cannot reach" in one.example for one in found.refused)
+
+
+@pytest.mark.parametrize("objective", ["time", "memory"])
+def test_what_one_exchange_of_gradients_cannot_do_another_may(objective: str) -> None:
+    """Rings over three servers of a rail-only fabric leave their rails, where a tree stays on them, and NCCL
+    takes trees for all-reduces of one size and not of another."""
+    axes = {**AXES, "tensor": (1,), "pipeline": (1,), "expert": (1,), "expert_tensor": (None,)}
+    axes |= {"zero": (1, 0, 2), "overlap_dp": (True, False)}
+    where, own = rail_only(pxn=False, servers=3), job(batch=96)
+    best, able, apart = brute(own, where, axes)
+    assert (able, apart) == (1, 5)
+    found = search(own, MOE, where, Space(axes), steps=0, objective=objective)  # type: ignore[arg-type]
+    assert found.best[0].time == pytest.approx(best, rel=1e-9)
+    (refused,) = [one for one in found.refused if "cannot reach" in one.example]
+    assert refused.layouts == apart
 
 
 def test_a_space_of_nothing_else_says_so() -> None:

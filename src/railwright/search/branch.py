@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Any
 
@@ -240,15 +240,15 @@ class Run:
         depth = self.depth[i][least.argmin()]
         wanted = (least <= bound * LOOK_AHEAD) & (self.depth[i] == depth)
         deeper = (self.screener.passes, self.screener.priced, self.screener.staged)[depth]
-        bounds, apart = where_reached(deeper, self.blocks[i], wanted)
-        for no in apart:
-            self.apart.append(Refusal(self.blocks[i].size // len(rest), self._said(no)))
+        bounds, apart = where_reached(deeper, self.blocks[i], wanted, exchanged=depth >= PASSES)
+        if depth < PRICED:  # what is refused then was refused before
+            self.apart += [replace(one, example=self._said(one.example)) for one in apart]
         self.seconds[i][wanted] = np.maximum(self.seconds[i], down(bounds))[wanted]
         self.depth[i][wanted] += 1
         rest[wanted] = np.where(np.isinf(rest), rest, self.seconds[i])[wanted]
 
-    def _said(self, no: PlanError) -> str:
-        return str(no).removeprefix(f"{self.job.name}: ")
+    def _said(self, no: str) -> str:
+        return no.removeprefix(f"{self.job.name}: ")
 
     def _variants(self, i: int, place: int, capacity: float) -> list[int]:
         """Layouts at a place of a block's bounds that may fit, with all that may lie on the host."""
@@ -262,7 +262,7 @@ class Run:
         not to carry. [byte]"""
         best = self.machine.gpu.hbm_bytes
         within = [
-            np.flatnonzero((memory <= best) & np.isfinite(seconds.min((1, 2, 3)))[:, None, None])
+            np.flatnonzero((memory <= best) & np.isfinite(seconds.min((2, 3)))[:, :, None])
             for memory, seconds in zip(self.memory, self.seconds, strict=True)
         ]
         bounds = np.concatenate([memory.flat[at] for memory, at in zip(self.memory, within, strict=True)])

@@ -17,6 +17,7 @@ from railwright.training.formats import has_fp32_shards
 from railwright.training.host_memory import fits_host
 from railwright.training.hosted import unoffered
 from railwright.training.memory import peak_memory
+from railwright.training.placement import place
 from railwright.training.plan import check
 from railwright.training.recompute import has_part
 from railwright.training.result import Memory
@@ -115,6 +116,7 @@ def _first(
         other = job.model_copy(update={"layout": layout, "micro_batch": way.micro_batch})
         try:
             check(other, arch, fabric)
+            place(other, fabric)
         except PlanError:
             continue
         memory = peak_memory(other, arch, fabric, capacity)

@@ -233,11 +233,10 @@ def check_layers(job: TrainingJob, arch: Transformer) -> None:
 def _check_batch(job: TrainingJob, data: int) -> None:
     unit = data * job.micro_batch
     if job.global_batch % unit:
-        below = job.global_batch // unit * unit
-        near = f"{below} or {below + unit}" if below else f"{unit}"
         raise PlanError(
             f"{job.name}: global_batch {job.global_batch} is not a multiple of data-parallel ranks x "
-            f"micro_batch = {data} x {job.micro_batch} = {unit}; the nearest that work: {near}."
+            f"micro_batch = {data} x {job.micro_batch} = {unit}; the nearest that work: "
+            f"{_near_batches(job, unit)}."
         )
     count, pipeline, name = microbatches(job, data), job.layout.pipeline, schedule_name(job.layout)
     if count > MOST_MICROBATCHES:
@@ -261,6 +260,20 @@ def _check_batch(job: TrainingJob, data: int) -> None:
             f"but there are {count}; set global_batch to {fewer * unit} or {(fewer + pipeline) * unit}, or "
             "virtual_pipeline to 1."
         )
+
+
+def _near_batches(job: TrainingJob, unit: int) -> str:
+    """The batches nearest to a job's of which its schedule can run all microbatches, in words.
+
+    unit  sequences of one microbatch of every replica
+    """
+    layout, name = job.layout, schedule_name(job.layout)
+    rounds = layout.pipeline if layout.virtual_pipeline > 1 else 2 if name == "dualpipe" else 1
+    least = 2 * layout.pipeline if name in SHARED else rounds
+    below = job.global_batch // (rounds * unit) * rounds * unit
+    if below < least * unit:
+        return f"{least * unit}"
+    return f"{below} or {below + rounds * unit}"
 
 
 def check_sharding(job: TrainingJob, data: int) -> None:

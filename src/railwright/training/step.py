@@ -83,8 +83,8 @@ def simulate(
     """
     fabric = machine.network.fabric
     doubtful = check(job, arch, fabric)
-    memory = _memory(job, arch, machine, must_fit)
     groups = place(job, fabric)
+    memory = _memory(job, arch, machine, must_fit)
     peak = job_peak(machine.gpu, job.dtype)
     pace = pace or pace_of(job, machine.gpu, job_gpus(job, fabric))
     costs = CostModel(
