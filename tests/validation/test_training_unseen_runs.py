@@ -20,37 +20,37 @@ from railwright.spec.training import Layout, Overlap, TrainingJob
 from railwright.training import simulate
 
 GROUPS: dict[str, tuple[float, float]] = {
-    "apertus": (20.3, -20.3),
-    "apertus-long": (21.4, -21.4),
-    "llama3-405b": (2.1, 2.1),
-    "smollm3": (18.5, -18.5),
-    "olmo3": (3.3, -3.3),
-    "olmo-core": (11.6, 4.9),
-    "olmoe": (13.0, 8.4),
-    "ibm-fsdp": (11.1, 11.1),
-    "fms-fsdp": (3.1, 2.7),
-    "torchtitan-2024": (9.7, -9.0),
-    "flagperf-a800-8b": (2.7, 1.2),
-    "flagperf-h100": (7.3, -7.3),
+    "apertus": (20.6, -20.6),
+    "apertus-long": (23.1, -23.1),
+    "llama3-405b": (1.6, 1.6),
+    "smollm3": (18.8, -18.8),
+    "olmo3": (3.9, -3.9),
+    "olmo-core": (11.6, 4.8),
+    "olmoe": (13.1, 8.8),
+    "ibm-fsdp": (11.2, 11.2),
+    "fms-fsdp": (4.0, 3.4),
+    "torchtitan-2024": (8.4, -8.0),
+    "flagperf-a800-8b": (2.8, 2.0),
+    "flagperf-h100": (8.1, -8.1),
     "flagperf-h800": (8.9, -8.9),
-    "flagperf-a800-7b": (7.9, -7.9),
-    "flagperf-zero3": (5.9, 5.9),
-    "internevo-recompute": (7.7, -7.7),
-    "internevo": (10.5, -10.5),
-    "internevo-all": (22.8, -22.8),
-    "internevo-tp2": (9.9, -9.9),
-    "internevo-small": (21.0, -21.0),
-    "tinyllama": (4.3, 4.3),
-    "nanochat": (32.2, 32.2),
-    "moe-modelzoo": (11.9, -2.2),
-    "amsp-hidden": (9.0, 3.2),
-    "amsp-exposed": (11.0, 10.0),
-    "amsp-1024": (29.2, -29.2),
+    "flagperf-a800-7b": (7.3, -7.3),
+    "flagperf-zero3": (6.5, 6.5),
+    "internevo-recompute": (6.9, -6.9),
+    "internevo": (9.7, -9.7),
+    "internevo-all": (22.1, -22.1),
+    "internevo-tp2": (9.1, -9.1),
+    "internevo-small": (20.4, -20.4),
+    "tinyllama": (4.5, 4.5),
+    "nanochat": (31.4, 31.4),
+    "moe-modelzoo": (12.1, -2.4),
+    "amsp-hidden": (9.4, 3.9),
+    "amsp-exposed": (11.5, 10.5),
+    "amsp-1024": (28.9, -28.9),
 }
 """Mean error and bias of each group [%], as the docs print them."""
-ALL_GROUPS, ALL_BIAS, ALL_RUNS = 12.7, -5.0, 12.5
+ALL_GROUPS, ALL_BIAS, ALL_RUNS = 12.2, -4.2, 11.6
 """Mean of the groups' errors and biases, mean error of all runs [%]."""
-IN_RANGE = 67.2
+IN_RANGE = 69.3
 """Runs inside the range that 80 % are expected in [%]."""
 POINT = 1.0
 
