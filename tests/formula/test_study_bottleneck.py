@@ -209,7 +209,10 @@ def test_the_path_promises_no_more_than_the_what_if_of_its_largest_part():
 
 def test_of_several_jobs_the_verdict_names_its_own_and_the_exposed_ones():
     """It said "The network is not your bottleneck" where the second job waited for it most of its step."""
-    waiting = JOB.replace("sft", "second") + "sequence: 512, global_batch: 16, layout: {zero: 2}, overlap: {dp: false}}\n"
+    waiting = (
+        JOB.replace("sft", "second")
+        + "sequence: 512, global_batch: 16, layout: {zero: 2}, overlap: {dp: false}}\n"
+    )
     result = rw.run(load_study_text(LONG + waiting + waiting.replace("second", "third")))
     first, second, _ = (job.step for job in result.variants[0].jobs)
     assert result.answer[1].startswith("In job 'sft', the network is not your bottleneck")

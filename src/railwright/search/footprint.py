@@ -206,7 +206,9 @@ class Footprint:
         grid = [block.of("sequence_parallel"), recompute or block.of("recompute")]
         shaping = tuple(setting[a] for a in SHAPING if a != "schedule")
         alone = setting["pipeline"] == 1  # hands nothing to another stage
-        key = (shaping, setting["micro_batch"], *grid, setting["zero"] == 3, alone, kinds)
+        # units wait under 3, and DeepSpeed runs pipelines under 0 and 1
+        sharded = setting["zero"] == 3, setting["zero"] < 2
+        key = (shaping, setting["micro_batch"], *grid, sharded, alone, kinds)
         if key not in self._held:
             none = tuple((0.0,) for _ in range(len(kinds) + 3))
             chunks = (

@@ -19,7 +19,14 @@ from railwright.spec.training import TrainingJob
 from railwright.training.chunk_activations import Kept, chunk_kept, layer_at_work
 from railwright.training.constants import constant
 from railwright.training.cut import cut_in_memory
-from railwright.training.deepspeed import OUTPUTS, gradient_on_its_way, outputs_kept, received_kept, sent_kept
+from railwright.training.deepspeed import (
+    OUTPUTS,
+    gradient_on_its_way,
+    mask_kept,
+    outputs_kept,
+    received_kept,
+    sent_kept,
+)
 from railwright.training.end_activations import (
     OF_HEAD,
     embedding_kept,
@@ -86,7 +93,7 @@ def stage_activations(
     chunks = tuple(
         sum(each[layers_away(job, len(each)) :])
         + (joined_kept(job, arch) if chunk.head else sent_kept(job, arch))
-        + (sum(embedding_kept(job, arch)) if chunk.embedding else received_kept(job, arch))
+        + (sum(embedding_kept(job, arch)) + mask_kept(job) if chunk.embedding else received_kept(job, arch))
         for chunk, each in zip(shape.chunks, layers, strict=True)
     )
     flowing = max((_gradients(job, arch, kind) for kind in kinds), default=0.0)

@@ -149,6 +149,16 @@ def received_kept(job: TrainingJob, arch: Transformer) -> float:
     return sent_kept(job, arch) if job.layout.tensor == 1 else 0.0
 
 
+def mask_kept(job: TrainingJob) -> float:
+    """The causal mask that DeepSpeed's first stage keeps of every microbatch, a byte per pair of tokens,
+    though no layer reads it. [byte]
+
+    Source: Megatron-DeepSpeed, pretrain_gpt.py, get_batch_pipe; megatron/utils.py,
+    get_ltor_masks_and_position_ids; DeepSpeed, runtime/pipe/engine.py, _exec_load_micro_batch.
+    """
+    return float(job.sequence) ** 2 if runs_engine(job) else 0.0
+
+
 OUTPUTS = "logits of passes before"
 """What `outputs_kept` says, beside what stays for good."""
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from railwright.training.allocator import Tensor
-from railwright.training.deepspeed import BUCKET, GROUPS, SECOND_GRADIENTS
+from railwright.training.deepspeed import BUCKET, GROUPS, SECOND_GRADIENTS, mask_kept
 from railwright.training.replay import Flight, Replay
 from railwright.training.route import Unit
 from railwright.training.states import STATES
@@ -85,11 +85,9 @@ class DeepSpeedReplay(Replay):
         return whole
 
     def loaded(self) -> Tensor:
-        """The causal mask that the stages which read the data make of every microbatch, a byte per pair of
-        tokens, though no layer reads it; the first one keeps a copy (Megatron-DeepSpeed, pretrain_gpt.py,
-        get_batch_pipe; megatron/utils.py, get_ltor_masks_and_position_ids; pipe/engine.py,
-        _exec_load_micro_batch)."""
-        pairs = float(self.job.sequence) ** 2
+        """The causal mask that the stages which read the data make of every microbatch; the first one keeps a
+        copy (`deepspeed.mask_kept`)."""
+        pairs = mask_kept(self.job)
         ones, lower = self.take(4 * pairs), self.take(4 * pairs)
         self.give([ones])
         mask = self.take(pairs)
