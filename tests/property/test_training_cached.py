@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from railwright.errors import PlanError
 from railwright.measure.vtrain import TRACED
+from railwright.model.pattern import layer_kinds
 from railwright.spec.training import Overlap
 from railwright.training.cached import cached
 from railwright.training.eras import eras
@@ -111,9 +112,12 @@ def _replayed(layout, arch, software, dtype, hidden) -> None:  # type: ignore[no
             assert found.retries == 0
             tensors = stage.total - stage.parts[SYSTEM]
             plain = layout["schedule"] in ("auto", "gpipe") and layout["virtual_pipeline"] == 1
-            if eras()[software].deepspeed and not plain:
+            if eras()[software].deepspeed and (hidden or not plain):
                 # its pipelines have no other order
                 assert found.allocated >= 0.7 * tensors
+            elif "activations" in layout["offload"] and len(set(layer_kinds(arch))) > 1:
+                # the largest layers that may be on their way count together, whichever are
+                assert 0.75 * tensors <= found.allocated <= 1.1 * tensors
             else:
                 # with one or two stages logits of one direction wait beside the other's forward pass
                 few = layout["schedule"].startswith("dualpipe") and layout["pipeline"] <= 2
