@@ -83,5 +83,5 @@ def test_weights_that_megatron_keeps_in_16_bits_too_are_told(
 
 def test_a_job_is_told_of_its_weights() -> None:
     wanted = changed(job(batch=64, zero=0), dtype="mxfp8")
-    assert any("weights in 8 bits alone" in one for one in doubts(wanted, DENSE, 8))
+    assert any("weights have 16 bits beside those in mxfp8" in one for one in doubts(wanted, DENSE, 8))
     assert "Set layout.zero to 1." in of_weights(wanted, 8)[0]

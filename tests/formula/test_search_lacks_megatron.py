@@ -143,35 +143,6 @@ def test_what_megatron_does_not_hide_together(
     assert lacks("megatron", arch, **layout) == lacks("nemo", arch, **layout) == missing
 
 
-WIDE = "weights in 8 bits alone"
-LARGE = f"{WIDE} without the distributed optimizer"
-HELD = f"{WIDE} beside an offloaded optimizer, unless scaling is delayed"
-
-
-@pytest.mark.parametrize(
-    ("data", "layout", "formats", "missing"),
-    [
-        (8, {"zero": 0}, {"dtype": "mxfp8"}, LARGE),
-        (8, {"zero": 0}, {"dtype": "fp8"}, LARGE),
-        (1, {"zero": 0}, {"dtype": "fp8"}, ""),
-        (8, {"zero": 1}, {"dtype": "mxfp8"}, ""),
-        (8, {"zero": 1, "offload": ("optimizer",)}, {"dtype": "mxfp8"}, HELD),
-        (8, {"zero": 1, "offload": ("optimizer",)}, {"dtype": "fp8", "amax_over": "stage"}, ""),
-        # predicted with 16 bits
-        (8, {"zero": 0}, {"dtype": "fp8_block"}, ""),
-        (8, {"zero": 0}, {"dtype": "nvfp4"}, ""),
-        (8, {"zero": 3, "offload": ("optimizer",)}, {"dtype": "mxfp8"}, ""),
-    ],
-    ids=str,
-)
-def test_what_megatron_keeps_in_eight_bits(
-    data: int, layout: dict[str, Any], formats: dict[str, Any], missing: str
-) -> None:
-    """arguments.py, validate_args: --fp8-param-gather wants the distributed optimizer on the GPU."""
-    wanted = job(batch=64, **layout).model_copy(update=formats)
-    assert "; ".join(FRAMEWORKS["megatron"].lacks(wanted, DENSE, data)) == missing
-
-
 NARROW = "narrow optimizer states that are not sharded"
 KEPT = "master weights as remainders"
 

@@ -116,6 +116,32 @@ def test_weights_by_format(dtype: str, byte: float) -> None:
     assert states(dtype=dtype)["weights"] == pytest.approx(2 * ends + byte * (PARAMETERS - ends))
 
 
+@pytest.mark.parametrize(
+    ("ranks", "changes", "beside"),
+    [
+        (32, {"zero": 0}, 2),
+        (1, {"zero": 0}, 0),  # nothing is shared out: the distributed optimizer costs nothing
+        (32, {"zero": 1}, 0),
+        (32, {"offload": ("optimizer",)}, 2),
+        (32, {"zero": 0, "software": "fsdp-2025"}, 0),
+    ],
+    ids=str,
+)
+def test_weights_in_8_bits_have_16_beside_them_where_megatron_cannot_gather_them(
+    ranks: int, changes: dict[str, object], beside: int
+) -> None:
+    """Megatron-LM, arguments.py, validate_args: fp8_param_gather wants the distributed optimizer on the GPU,
+    or scales of earlier steps."""
+    (shape,) = stage_shapes(DENSE, job().layout)
+    layers = PARAMETERS - shape.embedding - shape.head
+    for dtype, alone in (("mxfp8", 2.0625), ("fp8", 2.0)):
+        found = states(ranks, dtype=dtype, **changes)["weights"]
+        assert found == pytest.approx(2 * (PARAMETERS - layers) + (alone + beside) * layers)
+    if "offload" in changes:
+        delayed = states(ranks, dtype="fp8", amax_over="stage", **changes)["weights"]
+        assert delayed == pytest.approx(2 * PARAMETERS)
+
+
 def test_zero_3_keeps_a_share_and_gathers_units() -> None:
     # the head (32,000 x 1,024 and its norm) and the embedding are the largest two units: one computes, one is
     # prefetched

@@ -25,10 +25,8 @@ from railwright.spec.training import TrainingJob
 from railwright.training.adam import scales_at_once
 from railwright.training.graphs import graphed, ungraphed
 from railwright.training.lockstep import amax_over
-from railwright.training.narrow_weights import widened
 from railwright.training.schedule import schedule_name
 from railwright.training.shared import hides_behind_shared
-from railwright.training.sizes import Sizes
 from railwright.training.unhidden import exposed_products, exposed_turns
 
 MODULES = ("core_attn", "moe_act", "layernorm", "mla_up_proj", "mlp", "moe", "shared_experts")
@@ -87,7 +85,7 @@ def unsaid(job: TrainingJob, arch: Transformer, hosts: Hosts) -> list[str]:
         found.append("offloaded weights: Transformer Engine does nothing any more for cpu_offloading_weights")
     if job.overlap.tp and layout.tensor > 1 and (where := exposed_products(job, arch)):
         found.append(f"overlapped tensor parallelism: Megatron has no tp_comm_overlap {' or '.join(where)}")
-    return [f"# {sentence}" for sentence in [*found, *_unset(job, arch, hosts)]]
+    return [f"# {sentence}" for sentence in [*found, *_unset(job, arch)]]
 
 
 def _exchanged(job: TrainingJob, arch: Transformer, hosts: Hosts) -> list[str]:
@@ -114,7 +112,7 @@ def _exchanged(job: TrainingJob, arch: Transformer, hosts: Hosts) -> list[str]:
     return found
 
 
-def _unset(job: TrainingJob, arch: Transformer, hosts: Hosts) -> list[str]:
+def _unset(job: TrainingJob, arch: Transformer) -> list[str]:
     """What there is no switch for."""
     layout = job.layout
     found = [
@@ -122,7 +120,7 @@ def _unset(job: TrainingJob, arch: Transformer, hosts: Hosts) -> list[str]:
         *_of_the_model(arch),
         *_computed_again(job, arch),
         *_of_experts(job, arch),
-        *_of_shards(job, hosts),
+        *_of_shards(job),
         *_predicting_on(arch),
     ]
     if layout.context > 1 and layout.context_kind == "ring" and not job.overlap.cp:
@@ -190,8 +188,8 @@ def _of_experts(job: TrainingJob, arch: Transformer) -> list[str]:
     return found
 
 
-def _of_shards(job: TrainingJob, hosts: Hosts) -> list[str]:
-    """When Megatron-FSDP reduces and gathers, and in which types weights and masters are kept."""
+def _of_shards(job: TrainingJob) -> list[str]:
+    """When Megatron-FSDP reduces and gathers, and which master weights are kept."""
     layout, found = job.layout, []
     if layout.zero >= 2 and not layout.reduce_each:
         found.append("gradients reduced once per step (reduce_each: false): Megatron-FSDP does so every time")
@@ -200,8 +198,6 @@ def _of_shards(job: TrainingJob, hosts: Hosts) -> list[str]:
         found.append(f"parameters gathered {ahead} layers ahead: Megatron-FSDP counts in elements")
     if kept := whole_masters(job):
         found.append(f"master weights as remainders: Megatron keeps them whole in fp32 {kept}")
-    if wide := widened(job, Sizes.under(layout, hosts.data).copies):
-        found.append(f"weights in 8 bits alone: Megatron keeps 16 bits beside them {wide}")
     return found
 
 

@@ -22,7 +22,6 @@ from railwright.spec.training import TrainingJob
 from railwright.training.eras import era_of
 from railwright.training.graphs import ungraphed
 from railwright.training.hosted import unoffered
-from railwright.training.narrow_weights import widened
 from railwright.training.schedule import SHARED
 from railwright.training.unhidden import exposed_products, exposed_turns
 
@@ -62,8 +61,6 @@ def megatron_lacks(setting: Mapping[str, Any], job: TrainingJob, arch: Transform
     found += unoffered("megatron", apply(job, setting).layout, setting["copies"])
     if setting["zero"] == 0 and setting["copies"] > 1 and narrow(job):
         found.append("narrow optimizer states that are not sharded")
-    if wide := widened(apply(job, setting), setting["copies"]):
-        found.append(f"weights in 8 bits alone {wide}")
     if "weights" in setting["offload"]:
         found.append("weights offloaded")
     if setting["zero"] == 3 and not setting["reshard"]:

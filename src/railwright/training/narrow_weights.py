@@ -1,7 +1,7 @@
 """Weights that Megatron keeps in 8 bits alone, as they are predicted, and where it keeps 16 bits beside them.
 
-Without its argument for it every weight has 16 bits and, cached over a step, its copies in 8, three or four
-bytes where one or two are predicted, and 16 bits are gathered.
+Without its argument for it every weight has 16 bits and, cached over a step, its copies in 8: three or four
+bytes instead of one or two.
 Sources, at Megatron-LM d98e8a6: megatron/training/arguments.py, validate_args (fp8_param_gather) and
 core/optimizer/optimizer_config.py (reuse_grad_buf_for_mxfp8_param_ag); Megatron-Bridge 067f987, training/
 mixed_precision.py and config.py, which have both in their recipes (`training.states`, WEIGHT_BYTES).
@@ -14,16 +14,16 @@ from railwright.training.adam import scales_at_once
 from railwright.training.eras import era_of
 
 FORMATS = ("fp8", "mxfp8")
-"""Number formats whose weights are predicted without 16 bits beside them."""
+"""Number formats whose weights Megatron's recipes keep without 16 bits beside them."""
 
 
 def asks_for_narrow(job: TrainingJob) -> bool:
-    """Whether a job's weights are predicted in 8 bits alone; ZeRO-3's shards have 16."""
+    """Whether recipes keep a job's weights in 8 bits alone; ZeRO-3's shards have 16."""
     return job.dtype in FORMATS and job.layout.zero < 3
 
 
 def widened(job: TrainingJob, copies: int) -> str:
-    """Where Megatron keeps weights in 16 bits too although they are predicted in 8; '' where it does not.
+    """Why Megatron keeps weights in 16 bits too beside those in 8; '' where it does not.
 
     copies  ranks with the same weights, of experts or of the rest; one has the distributed optimizer for
             nothing
@@ -35,6 +35,12 @@ def widened(job: TrainingJob, copies: int) -> str:
     if "optimizer" in job.layout.offload and scales_at_once(job):
         return "beside an offloaded optimizer, unless scaling is delayed"
     return ""
+
+
+def keeps_wide(job: TrainingJob, copies: int) -> bool:
+    """Whether a job's weights have 16 bits beside those in 8; `copies` as in `widened`."""
+    era = era_of(job)
+    return era.framework == "megatron" and not era.deepspeed and bool(widened(job, copies))
 
 
 def gathers_narrow(job: TrainingJob, copies: int) -> bool:
@@ -49,12 +55,11 @@ def shares_gradients_buffer(job: TrainingJob, copies: int) -> bool:
 
 
 def of_weights(job: TrainingJob, copies: int) -> list[str]:
-    """That weights are predicted in 8 bits alone where Megatron-LM keeps 16 bits too; nothing elsewhere."""
-    era = era_of(job)
-    if era.framework != "megatron" or era.deepspeed or not (why := widened(job, copies)):
+    """That weights have 16 bits beside those in 8, which a distributed optimizer on the GPU would save."""
+    if not keeps_wide(job, copies):
         return []
     instead = " Set layout.zero to 1." if job.layout.zero == 0 else ""
     return [
-        f"dtype {job.dtype} is predicted with weights in 8 bits alone, but Megatron-LM keeps 16 bits beside "
-        f"them {why}: 2 bytes a weight more on each GPU.{instead}"
+        f"weights have 16 bits beside those in {job.dtype}, as Megatron-LM keeps them "
+        f"{widened(job, copies)}: 2 bytes a weight more on each GPU.{instead}"
     ]

@@ -17,6 +17,7 @@ from railwright.training.deepspeed import BUCKETS, averaged, copied, runs_engine
 from railwright.training.formats import frozen_bytes, has_fp32_shards, master_of
 from railwright.training.hosted import updates_on_host, weights_on_host
 from railwright.training.muon import ITERATION, MatrixGroup, iteration_bytes, matrix_groups, weights_of
+from railwright.training.narrow_weights import keeps_wide
 from railwright.training.sizes import Sizes
 from railwright.training.stages import StageShape
 
@@ -35,7 +36,7 @@ byte per 32 elements; fp8 with a scale per row 16 bits (torchao); with one per b
 bits and both copies, cached over a step's microbatches, 4 bytes of scale per 128 x 128; NVFP4 those, and
 both copies in 4 bits with one scale byte per 16, cached over a step's microbatches.
 Source: Megatron-Bridge, training/mixed_precision.py (fp8_param_gather for fp8 with a scale per tensor and for
-MXFP8, none for blocks and for NVFP4);
+MXFP8, none for blocks and for NVFP4; where it cannot be, 16 bits lie beside: `narrow_weights`);
 Transformer Engine, pytorch/tensor/float8_tensor.py, mxfp8_tensor.py, nvfp4_tensor.py."""
 
 ONE_COPY = 1.0
@@ -101,10 +102,13 @@ def state_parts(
     """
     layout, gradient = job.layout, gradient_bytes(job)
     dense, expert = shape.trained_dense_total, shape.trained_expert_total
-    over, expert_over = Sizes.under(layout, ranks // layout.context).over(layout.zero)
+    sizes = Sizes.under(layout, ranks // layout.context)
+    over, expert_over = sizes.over(layout.zero)
     moments, master = MOMENT_BYTES[job.moment_dtype], MASTER_BYTES[master_of(job)]
     shard = shape.trained_shard(over, expert_over)
-    weights = _weights(job, shape, ONE_COPY if one_copy else WEIGHT_BYTES[job.dtype])
+    narrow = ONE_COPY if one_copy else WEIGHT_BYTES[job.dtype]
+    beside = WEIGHT_BYTES["bf16"] * keeps_wide(job, sizes.copies)
+    weights = _weights(job, shape, narrow + beside)
     parts = {"weights": weights, "gradients": gradient * (dense + expert)}
     wide = has_fp32_shards(job)
     widened = wide and layout.reduce_each
