@@ -33,6 +33,13 @@ from railwright.training.plan import check
 from railwright.training.sizes import Sizes
 from railwright.units import GIB
 
+READ_GB = 1000 * 2.0**20
+"""What bigscience calls a GB of a GPU's memory. [byte]
+
+It read nvidia-smi (train/tr11-176B-ml/chronicles-prequel.md, "was quickly getting the memory snapshot with"),
+which prints MiB, and wrote thousands of them: 80 GB of one A100, of which PyTorch sees 79.1 to 79.3 GiB (its
+errors: OOTDiffusion issue 235, SVD_Xtend issue 39) and drivers of 2022 print 81,251 MiB."""
+
 
 def records() -> Iterator[dict[str, str]]:
     """The carried rows (tools/carry_training.py), and those of tables that we read ourselves, as text.
@@ -61,13 +68,6 @@ def record_rows() -> Iterator[Row | Skipped]:
             yield record_row(record, family)
         except (Unsupported, PlanError) as no:
             yield Skipped(family, record["id"], _grouped(str(no), ANY))
-
-
-READ_GB = 1000 * 2.0**20
-"""What bigscience calls a GB of a GPU's memory. [byte]
-
-It read nvidia-smi (train/tr11-176B-ml/chronicles-prequel.md, "was quickly getting the memory snapshot with"),
-which prints MiB, and wrote thousands of them: 80 GB of one A100, whose 81,251 MiB are 79.3 GiB."""
 
 
 def memory_rows() -> Iterator[Row | Skipped]:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from railwright.model.architecture import Transformer
 from railwright.search.dispatcher import Hosts
 from railwright.search.export_megatron_words import unsaid
-from railwright.search.export_sharding import STRATEGIES, copies
+from railwright.search.export_sharding import STRATEGIES, copies, sharers
 from railwright.search.export_transformer_config import (
     communication,
     fusions,
@@ -31,7 +31,6 @@ from railwright.spec.training import TrainingJob
 from railwright.training.communication import gradient_type
 from railwright.training.graphs import graphed
 from railwright.training.narrow_weights import gathers_narrow, shares_gradients_buffer
-from railwright.training.sizes import Sizes
 
 TORCH = {"fp32": "torch.float32", "bf16": "torch.bfloat16", "fp16": "torch.float16", "fp8": "torch.uint8"}
 """What arguments.py makes of the names of types (validate_args, dtype_map)."""
@@ -134,7 +133,7 @@ def _by_matrix(job: TrainingJob) -> bool:
 def _data_parallel(job: TrainingJob, arch: Transformer, hosts: Hosts) -> dict[str, Any]:
     """What data-parallel ranks share, hide, and reduce in which type."""
     layout, overlap = job.layout, job.overlap
-    same = Sizes.under(layout, hosts.data).copies
+    same = sharers(job, hosts)
     narrow = gathers_narrow(job, same)
     sharded = layout.zero > 0 or bool(optimizer_fields(job)) or (narrow and not job.lora)
     found: dict[str, Any] = {
@@ -165,7 +164,7 @@ def _model(job: TrainingJob, arch: Transformer, hosts: Hosts) -> dict[str, Any]:
         found |= {"overlap_p2p_comm": overlap.pp, "batch_p2p_comm": not overlap.pp}
     found |= communication(job, arch, hosts) | recomputation(job, arch) | precision(job)
     found |= fusions(job, arch, loss="te") | one_mlp(job, arch, hosts) | graphs(job, arch)
-    if gathers_narrow(job, Sizes.under(job.layout, hosts.data).copies):
+    if gathers_narrow(job, sharers(job, hosts)):
         found["fp8_param"] = True
     if "rotary" in job.unfused or arch.index_topk:
         found["apply_rope_fusion"] = False
@@ -188,7 +187,7 @@ def _data(job: TrainingJob) -> dict[str, Any]:
 def _optimizer(job: TrainingJob, hosts: Hosts) -> dict[str, Any]:
     """The optimizer, where it is not Adam in fp32 on the GPU of weights in 16 bits."""
     found = optimizer_fields(job) | muon(job)
-    if shares_gradients_buffer(job, Sizes.under(job.layout, hosts.data).copies):
+    if shares_gradients_buffer(job, sharers(job, hosts)):
         found["reuse_grad_buf_for_mxfp8_param_ag"] = True
     if not found:
         return {}

@@ -23,13 +23,18 @@ def copies(job: TrainingJob, hosts: Hosts) -> int:
     return Sizes.under(job.layout, hosts.data).instances
 
 
+def sharers(job: TrainingJob, hosts: Hosts) -> int:
+    """Ranks that hold the same parameters, the more of dense ones and experts."""
+    return Sizes.under(job.layout, hosts.data).copies
+
+
 def sharding(job: TrainingJob, hosts: Hosts, optimizer: bool) -> list[str]:
     """Megatron-LM's arguments for what data-parallel ranks share, hide, and reduce in which type.
 
     optimizer  whether the optimizer has settings that only the distributed one takes
     """
     zero, gradients = job.layout.zero, gradient_type(job)
-    same = Sizes.under(job.layout, hosts.data).copies
+    same = sharers(job, hosts)
     narrow = gathers_narrow(job, same)
     lines = ["--use-distributed-optimizer"] if zero or optimizer or narrow else []
     if zero >= 2:

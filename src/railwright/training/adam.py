@@ -22,20 +22,15 @@ def reads_as_kept(job: TrainingJob) -> bool:
     return aware and not (master_of(job) == "fp32" and _scaled_at_once(job))
 
 
-FUSED_MOMENTS = ("megatron-2026", "megatron-2026-06-01")
-"""Software whose Adam reads moments in 16 bits as they are: Transformer Engine since 2.14 (459e7cf4, April
-2026)."""
-
-
 def widens_moments(job: TrainingJob) -> bool:
     """Whether Adam makes fp32 copies of all moments that it updates at once, and casts them back: Transformer
-    Engine's does of those in 8 bits, and of those in 16 bits before it read them in its kernel.
+    Engine's does of those in 8 bits, and of those in 16 bits before it read them (`Era.reads_bf16_moments`).
 
     Source: Transformer Engine, pytorch/optimizers/fused_adam.py, step (`unscaled_lists`), get_unscaled_state.
     """
-    megatron = era_of(job).framework == "megatron" and not era_of(job).deepspeed
-    kept = job.moment_dtype == "fp32" or (job.moment_dtype == "bf16" and job.software in FUSED_MOMENTS)
-    return megatron and job.optimizer == "adam" and not kept
+    era = era_of(job)
+    kept = job.moment_dtype == "fp32" or (job.moment_dtype == "bf16" and era.reads_bf16_moments)
+    return era.megatron_alone and job.optimizer == "adam" and not kept
 
 
 def adam_types(job: TrainingJob) -> AdamTypes:
@@ -65,5 +60,4 @@ def scales_at_once(job: TrainingJob) -> bool:
 
 def _scaled_at_once(job: TrainingJob) -> bool:
     """Whether Megatron-LM's weights are in fp8 with scales that are not delayed."""
-    megatron = era_of(job).framework == "megatron" and not era_of(job).deepspeed
-    return megatron and scales_at_once(job)
+    return era_of(job).megatron_alone and scales_at_once(job)

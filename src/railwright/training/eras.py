@@ -75,6 +75,8 @@ class Era:
                keys and values are one by now
     keeps_adapted_norms  whether a frozen product keeps what the norm in front of it makes, as it multiplies
                it, where an adapter reads it too (`lora_kept.NORMED`)
+    reads_bf16_moments  whether Adam's kernel reads moments in 16 bits as they are: Transformer Engine's since
+               2.14 (459e7cf4, April 2026)
     moves_weights  whether a distributed optimizer moves weights into a buffer at the start (`moved`); before
                March 2024 (293e1041) Megatron-LM's gathered them in that of the gradients
     saves      kept tensors of a layer under selective recomputation, where the framework names what it saves
@@ -119,6 +121,7 @@ class Era:
     placeholders: bool = False
     head_placeholder: bool = False
     keeps_adapted_norms: bool = False
+    reads_bf16_moments: bool = False
     adapts_apart: bool = False
     moves_weights: bool = False
     saves: tuple[str, ...] = ()
@@ -137,6 +140,11 @@ class Era:
     launcher: Launcher = "python"
     graphs: bool = False
     framework: str = "megatron"
+
+    @property
+    def megatron_alone(self) -> bool:
+        """Whether Megatron-LM's own optimizers update, not DeepSpeed's."""
+        return self.framework == "megatron" and not self.deepspeed
 
     def fuses_experts(self, gpu: Gpu, dtype: str) -> bool:
         """Whether experts run as one fused MLP on a GPU in a number format."""

@@ -39,8 +39,7 @@ def widened(job: TrainingJob, copies: int) -> str:
 
 def keeps_wide(job: TrainingJob, copies: int) -> bool:
     """Whether a job's weights have 16 bits beside those in 8; `copies` as in `widened`."""
-    era = era_of(job)
-    return era.framework == "megatron" and not era.deepspeed and bool(widened(job, copies))
+    return era_of(job).megatron_alone and bool(widened(job, copies))
 
 
 def gathers_narrow(job: TrainingJob, copies: int) -> bool:
