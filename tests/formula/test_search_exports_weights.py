@@ -58,3 +58,12 @@ def test_nemo_says_what_of_a_recipe_overwrites_its_fields() -> None:
     text = exported((DENSE, job()), "nemo")
     assert "Megatron-Bridge's mixed_precision overwrite the fields below" in text
     assert "Megatron-Bridge's comm_overlap do so too" in text
+
+
+def test_ranks_collect_pythons_garbage_together() -> None:
+    """Megatron-LM's default leaves it to each rank, for which the others then wait: not predicted."""
+    lines = exported((DENSE, job()), "megatron").splitlines()
+    assert lines[lines.index("--manual-gc") + 1] == "--manual-gc-interval 100"
+    assert "GarbageCollectionCallback(100, 100)" in exported((DENSE, job()), "nemo")
+    of_2022 = exported((DENSE, changed(job(zero=0), software="megatron-2022")), "megatron")
+    assert "--manual-gc, --manual-gc-interval" in of_2022.partition("does not know them: ")[2]

@@ -13,7 +13,7 @@ from railwright.model.architecture import Transformer
 from railwright.search.dispatcher import Hosts
 from railwright.search.environment import connections
 from railwright.search.export_hybrid import hybrid_pattern
-from railwright.search.export_megatron_words import keeps_remainders, narrow, unsaid
+from railwright.search.export_megatron_words import COLLECTED_EVERY, keeps_remainders, narrow, unsaid
 from railwright.search.export_shape import shape
 from railwright.search.export_sharding import sharding
 from railwright.search.export_transformer_config import (
@@ -45,6 +45,10 @@ ARGUMENTS = {
 }
 """Arguments not named after their field of TransformerConfig; '' has none (arguments.py excludes it), and a
 field that is only ever written as False has the argument that says no."""
+
+TOGETHER = ("--manual-gc", f"--manual-gc-interval {COLLECTED_EVERY}")
+"""Python's garbage collected by all ranks in the same step: a rank that stops alone stops all, which is not
+predicted."""
 
 
 def megatron(job: TrainingJob, arch: Transformer, hosts: Hosts) -> list[str]:
@@ -84,7 +88,7 @@ def megatron(job: TrainingJob, arch: Transformer, hosts: Hosts) -> list[str]:
         lines.append("--no-rope-fusion")
     if job.data.workers != Data().workers:
         lines.append(f"--num-workers {job.data.workers}")
-    lines += sharding(job, hosts, bool(optimizer_fields(job)))
+    lines += [*TOGETHER, *sharding(job, hosts, bool(optimizer_fields(job)))]
     lines = [*shape(job, arch), *lines]
     late = [f"# {sentence}" for sentence in newer(job, lines)]
     return [*unsaid(job, arch, hosts), *_of_the_script(job, arch), *late, *lines]

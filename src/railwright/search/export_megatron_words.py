@@ -38,6 +38,13 @@ NONE_OF: dict[str, Callable[[Transformer], bool]] = {
 }
 """Modules that Megatron refuses to compute again of a model without them; others do nothing there."""
 
+COLLECTED_EVERY = 100
+"""Steps after which all ranks collect Python's garbage together; automatic, it stops one rank at a time and
+all others wait for it: 1.5 % of a step on 512 GPUs (torchtitan pull request 148).
+
+Source of the number: Megatron-Bridge 067f987, recipes (TrainingConfig.manual_gc_interval), and NeMo 2's
+scripts/performance (GarbageCollectionCallback).  Megatron-LM's own default is automatic."""
+
 WORDS = {"dense": "a dense MLP", "moe": "experts", "": "no MLP"}
 
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from railwright.model.architecture import Transformer
 from railwright.search.dispatcher import Hosts
-from railwright.search.export_megatron_words import unsaid
+from railwright.search.export_megatron_words import COLLECTED_EVERY, unsaid
 from railwright.search.export_sharding import STRATEGIES, copies, sharers
 from railwright.search.export_transformer_config import (
     communication,
@@ -52,6 +52,13 @@ comm_overlap.py (CommOverlapConfig.setup); NeMo 2 has both from the same hand.
 """
 
 
+COLLECTED = (
+    f"ranks collect Python's garbage every {COLLECTED_EVERY} steps together, as recipes for speed do: NeMo "
+    f"2's GarbageCollectionCallback({COLLECTED_EVERY}, {COLLECTED_EVERY}), Megatron-Bridge's manual_gc=True and "
+    f"manual_gc_interval={COLLECTED_EVERY} (train); a rank that stops alone stops all, which is not predicted"
+)
+
+
 class Part(NamedTuple):
     """Keyword arguments of one of the objects that a run is configured by.
 
@@ -65,7 +72,10 @@ class Part(NamedTuple):
 
 def nemo(job: TrainingJob, arch: Transformer, hosts: Hosts) -> list[str]:
     """Keyword arguments of NeMo's MegatronStrategy and what goes into the configurations beside it."""
-    lines = [*unsaid(job, arch, hosts), *(f"# {sentence}" for sentence in (*newer_fields(job), *OVERWRITTEN))]
+    lines = [
+        *unsaid(job, arch, hosts),
+        *(f"# {sentence}" for sentence in (*newer_fields(job), *OVERWRITTEN, COLLECTED)),
+    ]
     for what, name, values in _parts(job, arch, hosts):
         lines += [f"# {what}", f"{name} = dict("]
         lines += [f"    {key}={value!r}," for key, value in values.items()]
