@@ -53,9 +53,10 @@ comm_overlap.py (CommOverlapConfig.setup); NeMo 2 has both from the same hand.
 
 
 COLLECTED = (
-    f"ranks collect Python's garbage every {COLLECTED_EVERY} steps together, as recipes for speed do: NeMo "
-    f"2's GarbageCollectionCallback({COLLECTED_EVERY}, {COLLECTED_EVERY}), Megatron-Bridge's manual_gc=True and "
-    f"manual_gc_interval={COLLECTED_EVERY} (train); a rank that stops alone stops all, which is not predicted"
+    f"ranks collect Python's garbage every {COLLECTED_EVERY} steps together, as recipes for speed do: "
+    f"NeMo 2's GarbageCollectionCallback({COLLECTED_EVERY}, {COLLECTED_EVERY}), Megatron-Bridge's "
+    f"manual_gc=True and manual_gc_interval={COLLECTED_EVERY} (train); a rank that stops alone stops all, "
+    "which is not predicted"
 )
 
 
