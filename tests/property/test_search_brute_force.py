@@ -46,6 +46,26 @@ def test_the_search_finds_what_brute_force_finds(
     compare(job(batch=batch), arch, servers, space)
 
 
+@pytest.mark.parametrize("arch", [DENSE, MOE], ids=lambda arch: arch.name)
+def test_brute_force_of_deepspeeds_zero(arch: Transformer) -> None:
+    """All-reduces, gathers behind the step; what the engine refuses is in the space too."""
+    axes = {
+        "tensor": (1, 2),
+        "context": (1, 2),
+        "context_kind": ("all-to-all",),
+        "pipeline": (1,),
+        "micro_batch": (1, 2),
+        "recompute": ("none", "full"),
+        "zero": (0, 1, 2, 3),
+        "offload": ((), ("optimizer",)),
+        "overlap_dp": (True, False),
+    }
+    fixed = dict.fromkeys(("overlap_tp", "overlap_ep", "overlap_cp"), (False,))
+    placed = {"placement": ("packed",), "expert": (1,), "expert_tensor": (None,), "overlap_pp": (True,)}
+    base = job(batch=64, zero=3).model_copy(update={"software": "deepspeed-2024"})
+    compare(base, arch, 2, Space({**axes, **fixed, **placed}))
+
+
 @pytest.mark.parametrize(
     "schedules",
     [("auto", "zb-h1"), ("dualpipe", "gpipe"), ("zb-v", "dualpipe-v"), ("1f1b", "interleaved")],

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from railwright.spec.training import TrainingJob
 from railwright.training.buckets import buckets_of, gather_tasks, reduce_tasks
 from railwright.training.communication import Prices, gradient_bytes, weight_bytes
+from railwright.training.eras import era_of
 from railwright.training.schedule import SHARED, SPLIT, schedule_name
 from railwright.training.shards import Units
 from railwright.training.stages import StageShape
@@ -77,8 +78,10 @@ def _bucketed(job: TrainingJob, shape: StageShape, prices: Prices, optimizer: Op
     """ZeRO 0, 1 and 2: gradients in buckets, after the last backward pass or (2) after every one."""
     layout, sizes = job.layout, prices.groups.sizes
     zero, each, weight = layout.zero, gradient_bytes(job), weight_bytes(job)
-    buckets = buckets_of(job, shape, sizes)
-    reduces = [[t.duration for t in reduce_tasks(held, prices, each, zero)] for held in buckets]
+    buckets, scatters = buckets_of(job, shape, sizes), not era_of(job).zero_engine
+    reduces = [
+        [t.duration for t in reduce_tasks(held, prices, each, zero, scatters=scatters)] for held in buckets
+    ]
     gathers = [[t.duration for t in gather_tasks(held, prices, weight)] for held in buckets] if zero else []
     # Adapters have no bucket of the embedding, and none of layers without them: what computes there waits for
     # no parameters, and what is computed there last is behind the last bucket.

@@ -74,11 +74,14 @@ VALUES: Mapping[str, Mapping[str, str]] = {
             "nemo nemo2": "write 'megatron-2025' (25.01 and later), or 'nemo-2024'",
             "maxtext jax": "write 'xla-2025'",
             "llm-foundry composer mosaicml": "write 'fsdp-2023'",
-            "deepspeed megatron-deepspeed": "write 'megatron-2021' for Megatron-DeepSpeed; no era is fitted "
-            "to DeepSpeed's later engines",
-            "transformers huggingface hf trl axolotl accelerate llama-factory unsloth torchtune": "no era is "
-            "fitted to it; write 'fsdp-2023', FSDP of which nothing is compiled, or 'fsdp-2025', with "
-            "torch.compile",
+            "deepspeed zero zero1 zero2 zero3": "write 'deepspeed-2024', and unfused: [rotary, norm, "
+            "activation] where the model comes from Hugging Face without Liger kernels",
+            "megatron-deepspeed": "write 'megatron-2021'",
+            "transformers huggingface hf trl axolotl accelerate llama-factory": "write 'deepspeed-2024' for "
+            "ZeRO of DeepSpeed, 'fsdp-2024-eager' for FSDP of which nothing is compiled, 'fsdp-2025' with "
+            "torch.compile; and unfused: [rotary, norm, activation] without Liger kernels",
+            "unsloth torchtune": "no era is fitted to it; write 'fsdp-2024-eager', FSDP of which nothing is "
+            "compiled, or 'fsdp-2025', with torch.compile",
         }
     ),
     "optimizer": _of(

@@ -17,6 +17,8 @@ Software = Literal[
     "megatron-2021-traced",
     "megatron-2022",
     "fsdp-2023",
+    "deepspeed-2024",
+    "fsdp-2024-eager",
     "fsdp-2024",
     "xla-2024",
     "nemo-2024",

@@ -50,7 +50,8 @@ def adam_types(job: TrainingJob) -> AdamTypes:
         weight = BY_ADAM["fp8" if narrow and amax_over(job) != "none" else "16 bits"]
     else:
         weight = CAST["current" if amax_over(job) == "none" else "delayed"] if narrow else COPIED
-    return AdamTypes(gradient, not reads_as_kept(job), master_of(job), moment, weight)
+    clipped = era_of(job).zero_engine  # unscale_and_clip_grads, whose loss scale is 1 in bf16
+    return AdamTypes(gradient, not reads_as_kept(job), master_of(job), moment, weight, clipped)
 
 
 def scales_at_once(job: TrainingJob) -> bool:

@@ -20,6 +20,7 @@ from railwright.training.lanes import Task
 from railwright.training.placement import GroupKind
 from railwright.training.sizes import Sizes
 from railwright.training.stages import StageShape
+from railwright.training.zero_engine import BUCKET
 
 BucketKind = Literal["dp", "expert_dp"]
 PURPOSE = {"dp": "dp", "expert_dp": "expert dp"}
@@ -75,11 +76,14 @@ def buckets_of(job: TrainingJob, shape: StageShape, sizes: Sizes) -> list[tuple[
     the first of the first stage, which all others wait for.
     Source: Megatron-LM, core/distributed/distributed_data_parallel.py (bucket_size None, i.e. all parameters,
     without overlap_grad_reduce and where pp_rank > 0), training/training.py (disable_bucketing of chunks).
+    DeepSpeed's ZeRO engine has buckets of one size.
     """
-    once, trained = job.layout.zero < 2, job.lora is None
-    alone = once and (not job.overlap.dp or era_of(job).framework == "megatron")
+    once, trained, era = job.layout.zero < 2, job.lora is None, era_of(job)
+    alone = once and (not job.overlap.dp or era.framework == "megatron")
 
     def threshold(chunk: int) -> float:
+        if era.zero_engine:
+            return float(BUCKET)
         first = chunk == 0 and shape.chunks[0].embedding and job.overlap.dp
         return bucket_threshold(sizes.replicas) if first or not alone else math.inf
 
@@ -134,7 +138,12 @@ def gather_tasks(buckets: Sequence[Bucket], prices: Prices, weight: float = WEIG
 
 
 def reduce_tasks(
-    buckets: Sequence[Bucket], prices: Prices, each: float, zero: int, backward: Sequence[Task] = ()
+    buckets: Sequence[Bucket],
+    prices: Prices,
+    each: float,
+    zero: int,
+    backward: Sequence[Task] = (),
+    scatters: bool = True,
 ) -> list[Task]:
     """Gradient reductions in the order the buckets fill: reduce-scatter with a distributed optimizer, and
     where there are several copies of that an all-reduce of the share behind it.
@@ -142,13 +151,14 @@ def reduce_tasks(
     each      bytes of one gradient on the wire
     backward  tasks of the last backward pass; a bucket is full when its lowest layer is done.  Without
               them the reductions run one after the other with nothing to wait for.
+    scatters  whether ranks that share states get their part alone (`zero_engine`: all of it)
     """
     done: dict[int, int] = {}
     for index, task in enumerate(backward):
         if task.lane == "compute":
             done[task.layer] = index
     tasks = []
-    op: Op = "reduce_scatter" if zero else "all_reduce"
+    op: Op = "reduce_scatter" if zero and scatters else "all_reduce"
     sizes = prices.groups.sizes
     over = dict(zip(SHARED_BY, sizes.over(zero), strict=True))
     for bucket in sorted(buckets, key=lambda b: (-b.first, b.kind)):

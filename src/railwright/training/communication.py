@@ -134,9 +134,11 @@ def gradient_type(job: TrainingJob) -> Literal["fp32", "bf16", "fp16"]:
     """The type gradients are summed and reduced in.
 
     Source: Megatron-LM, arguments.py: bf16 accumulates and all-reduces gradients in fp32, fp16 does not; docs
-    'dist_optimizer' for the same rows of memory.
+    'dist_optimizer' for the same rows of memory.  DeepSpeed's ZeRO engine has that of the weights
+    (runtime/engine.py, get_data_types).
     """
-    return job.gradient_dtype or ("fp16" if job.dtype == "fp16" else "fp32")
+    wide: Literal["fp32", "bf16"] = "bf16" if era_of(job).zero_engine else "fp32"
+    return job.gradient_dtype or ("fp16" if job.dtype == "fp16" else wide)
 
 
 def gradient_bytes(job: TrainingJob) -> float:

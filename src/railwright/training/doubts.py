@@ -50,7 +50,7 @@ def doubts(job: TrainingJob, arch: Transformer, count: int) -> list[str]:
     if job.amax_over not in (None, "none") and job.dtype != "fp8":
         idle.append("amax_over does nothing: only dtype fp8 has one scale per tensor.")
     idle += [*of_schedule(job), *_idle_muon(job), *of_chosen_keys(job, arch), *of_mixers(arch)]
-    idle += of_narrow(job)
+    idle += [*of_narrow(job), *_of_modules(job)]
     if job.master == "remainder" and has_fp32_shards(job):
         idle.append(
             f"master remainder does nothing with software {job.software} and zero: 3, whose shards are the "
@@ -71,6 +71,18 @@ def doubts(job: TrainingJob, arch: Transformer, count: int) -> list[str]:
                 "of their own, other frozen weights that of their products."
             )
     return idle
+
+
+def _of_modules(job: TrainingJob) -> list[str]:
+    """What software is given to run that has no layers of its own."""
+    told = {"norm", "activation", "rotary"} & set(job.unfused)
+    if told or era_of(job).framework not in ("deepspeed", "pytorch"):
+        return []
+    return [
+        f"software {job.software} runs the modules it is given, whose norms, activations and rotary "
+        "positions are predicted as fused kernels (Liger's); Hugging Face's own are not: write unfused: "
+        "[rotary, norm, activation] for them."
+    ]
 
 
 def _unoffered(job: TrainingJob, copies: int) -> list[str]:

@@ -94,7 +94,8 @@ class Era:
     fuses_yarn whether YaRN's rotary positions of grouped queries are one kernel, as plain ones are
     amax_over  ranks that agree on the maxima of all fp8 tensors after every pass (`lockstep`)
     compiled_casts  whether torch.compile casts to fp8, by kernels of its own (`casts`)
-    deepspeed  whether DeepSpeed runs it and holds memory of its own (`deepspeed`)
+    deepspeed  whether DeepSpeed's pipeline engine runs it and holds memory of its own (`deepspeed`)
+    zero_engine  whether DeepSpeed's ZeRO engine shards and reduces (`zero_engine`)
     allocator  what gives tensors their memory: PyTorch's caching allocator with 'segments' of fixed sizes or
                with one that is 'growing' (expandable_segments), or 'jax'
     lazy_kernels  whether CUDA loads a kernel when it is first called: by default with PyTorch since 1.13
@@ -135,6 +136,7 @@ class Era:
     amax_over: Literal["stage", "tensor", "none"] = "none"
     compiled_casts: bool = False
     deepspeed: bool = False
+    zero_engine: bool = False
     allocator: Literal["segments", "growing", "jax"] = "segments"
     lazy_kernels: bool = True
     launcher: Launcher = "python"

@@ -154,7 +154,7 @@ def _rounding(job: TrainingJob, arch: Transformer, shape: StageShape, over: int,
     pinning = asked = 0.0
     for weight, count in _weights(job, arch, shape):
         piece = weight / over if job.layout.zero == 3 else min(weight, shard)
-        piece = FP32 * (shard if era_of(job).deepspeed else piece)
+        piece = FP32 * (shard if era_of(job).deepspeed or era_of(job).zero_engine else piece)
         pinning += weight * count * pinned(piece) / piece
         asked += weight * count
     return pinning / asked if asked else 1.0

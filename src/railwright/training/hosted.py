@@ -33,10 +33,11 @@ NONE: dict[str, str] = {
     "(--cpu-offloading-weights)",
     "llm-foundry": "Composer refuses FSDP's cpu_offload",
     "jax": "of JAX's host memory for parameters no step is known",
+    "deepspeed": "DeepSpeed's offload_param is not modelled",
 }
 """Why a framework keeps no weights on the host.  Sources: Transformer Engine d0067d0d, pytorch/
 cpu_offload.py, get_cpu_offload_context (offload_weights is deprecated and without effect); Composer, 'FSDP
-CPU Offload not supported yet.' (its FSDP set-up); DeepSpeed's ZeRO-3 (offload_param) is in no era."""
+CPU Offload not supported yet.' (its FSDP set-up); DeepSpeed's ZeRO-3 has them (offload_param)."""
 
 
 def check_offload(job: TrainingJob) -> None:
@@ -77,6 +78,8 @@ def unoffered(framework: str, layout: Layout, copies: int) -> list[str]:
             found.append("activations offloaded beside a pipeline or recomputation")
         if "optimizer" in away and layout.zero == 0 and copies > 1:
             found.append("offloaded optimizer states that are not sharded")
+    if framework == "deepspeed" and "activations" in away:
+        found.append("activations offloaded")
     if framework == "torchtitan":
         if "activations" in away:
             found.append("activations offloaded")

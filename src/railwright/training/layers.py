@@ -25,6 +25,7 @@ from railwright.training.one_copy import ACTIVATIONS, has_one_copy, with_one_cop
 from railwright.training.packing import attended, samples_of
 from railwright.training.recompute import needed
 from railwright.training.sizes import rows_of
+from railwright.training.zero_engine import with_sent_gradients
 
 
 def operators_of(job: TrainingJob, arch: Transformer, kind: Layer, gpu: Gpu) -> LayerOperators:
@@ -44,6 +45,8 @@ def operators_of(job: TrainingJob, arch: Transformer, kind: Layer, gpu: Gpu) -> 
         operators = needed(operators)
     if era_of(job).sums_gradients:
         operators = summing_gradients(operators)
+    if era_of(job).zero_engine and job.lora is None:
+        operators = with_sent_gradients(operators, job, arch.hidden)
     if routed:
         operators = fused_by(operators, job, gpu)
     if compiled_casts(job):

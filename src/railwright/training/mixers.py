@@ -9,7 +9,7 @@ from railwright.spec.training import TrainingJob
 from railwright.training.divisors import divisors, working
 from railwright.training.eras import era_of
 
-FRAMEWORKS = ("megatron", "torchtitan")
+FRAMEWORKS = ("megatron", "torchtitan", "pytorch", "deepspeed")
 """Frameworks (`eras.Era.framework`) with kernels of mamba_ssm or flash-linear-attention."""
 
 

@@ -25,6 +25,7 @@ from railwright.training.schedule import SHARED, SPLIT, route_of, schedule_name
 from railwright.training.sizes import Sizes, data_parallel, domain_of, job_gpus, microbatches
 from railwright.training.sparse_attention import check_chosen
 from railwright.training.tensor_sizes import check_tensor
+from railwright.training.zero_engine import check_engine
 from railwright.units import number
 
 MOST_MICROBATCHES = 100_000
@@ -108,6 +109,12 @@ CHECKS = (
         lambda job, _, fabric: _check_batch(job, data_parallel(job, fabric)),
         "gpus",
         ("micro_batch",),
+    ),
+    _check(
+        "engine",
+        lambda job, _, fabric: check_engine(job, Sizes.of(job, fabric).replicas),
+        "gpus",
+        ("zero",),
     ),
     _check(
         "sharding",

@@ -85,7 +85,7 @@ def _finish(job: TrainingJob, stages: list[Stage], send: float, prices: Prices) 
     layers = max(len(c.layers) for stage in stages for c in stage.chunks)
     gate = np.full((len(stages), route.chunks, layers + 2), -1)
     for s, stage in enumerate(stages):
-        if not stage.data.overlapped:
+        if not stage.data.hides_gathers:
             continue
         high[s] = len(stage.gathers)
         for q, task in enumerate(stage.gathers):

@@ -16,6 +16,7 @@ from railwright.spec.training import TrainingJob
 from railwright.training.buckets import Bucket, gate_of, gather_tasks, reduce_tasks
 from railwright.training.communication import WEIGHT_BYTES, Prices, gradient_bytes, weight_bytes
 from railwright.training.constants import constant
+from railwright.training.eras import era_of
 from railwright.training.host import launched_ahead, relieved
 from railwright.training.hosted import weights_on_host
 from railwright.training.lanes import Begun, Pass, Span, Task, drain, is_ahead, run
@@ -142,6 +143,8 @@ class DataParallel:
     once        zero 3: parameters are gathered once, from the start of the step on
     prefetch    zero 3: units gathered ahead
     adds        zero 3: gradients are summed up on the host, microbatch by microbatch
+    scatters    zero 1 and 2: ranks get their part of the gradients, not all of them
+    hides_gathers  zero 1 and 2: parameters may arrive beside the next step's passes
     """
 
     overlapped: bool
@@ -153,6 +156,8 @@ class DataParallel:
     once: bool = False
     prefetch: int = 1
     adds: bool = False
+    scatters: bool = True
+    hides_gathers: bool = True
 
     @classmethod
     def of(cls, job: TrainingJob) -> DataParallel:
@@ -168,6 +173,8 @@ class DataParallel:
             once=layout.gathers_once,
             prefetch=overlap.prefetch if overlap.dp else 0,
             adds=weights_on_host(job) and layout.reduce_each,
+            scatters=not era_of(job).zero_engine,
+            hides_gathers=overlap.dp and not (era_of(job).zero_engine and layout.zero < 3),
         )
 
 
@@ -208,7 +215,7 @@ class Stage:
         self._pending: tuple[Begun, ...] = ()
         self._quiet: dict[tuple[int, int, str], Pass] = {}
         self._now = self._ahead = 0.0
-        if data.overlapped:
+        if data.hides_gathers:
             self._pending = tuple(Begun.new(task, i) for i, task in enumerate(self.gathers))
 
     def run(self, unit: Unit, start: float) -> float:
@@ -230,13 +237,15 @@ class Stage:
         tasks = [
             t
             for held in reversed(self.buckets)
-            for t in reduce_tasks(held, self.prices, self.data.each, self.data.zero)
+            for t in reduce_tasks(
+                held, self.prices, self.data.each, self.data.zero, scatters=self.data.scatters
+            )
         ]
         return self.exchange(tasks, finish)
 
     def gather(self, start: float) -> float:
         """Gather parameters after the optimizer where that is not overlapped; returns the end [s]."""
-        return start if self.data.overlapped else self.exchange(self.gathers, start)
+        return start if self.data.hides_gathers else self.exchange(self.gathers, start)
 
     def exchange(self, tasks: Sequence[Task], start: float) -> float:
         """Run dp tasks one after the other with nothing beside them; returns the end [s]."""
@@ -316,7 +325,7 @@ class Stage:
             return tasks
         if begins == "buckets":
             held = self.buckets[unit.backward_chunk]
-            sent = reduce_tasks(held, self.prices, data.each, data.zero, tasks)
+            sent = reduce_tasks(held, self.prices, data.each, data.zero, tasks, data.scatters)
             return [*tasks, *sent] if data.overlapped else behind(tasks, sent)
         units = self.units[unit.chunk]
         if begins == "gathers":

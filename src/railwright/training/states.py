@@ -14,12 +14,14 @@ from railwright.training.adam import reads_as_kept, widens_moments
 from railwright.training.buckets import bucket_threshold
 from railwright.training.communication import gradient_bytes
 from railwright.training.deepspeed import BUCKETS, averaged, copied, runs_engine, second_gradients
+from railwright.training.eras import era_of
 from railwright.training.formats import frozen_bytes, has_fp32_shards, master_of
 from railwright.training.hosted import updates_on_host, weights_on_host
 from railwright.training.muon import ITERATION, MatrixGroup, iteration_bytes, matrix_groups, weights_of
 from railwright.training.narrow_weights import keeps_wide
 from railwright.training.sizes import Sizes
 from railwright.training.stages import StageShape
+from railwright.training.zero_engine import SUB_GROUP, bucket_bytes, kept_ahead
 
 WEIGHT_BYTES = {
     "bf16": 2.0,
@@ -118,6 +120,11 @@ def state_parts(
         parts["gradients"] = (4.0 if widened else gradient) * shard
         waiting = _largest_unit(shape) if layout.zero == 3 else bucket_threshold(ranks)
         parts[WAITING] = gradient * min(waiting, sent)
+    engine = era_of(job).zero_engine
+    if engine and 0 < layout.zero < 3:
+        parts[WAITING] = bucket_bytes(job)
+    if engine and layout.zero >= 2 and updates_on_host(job):
+        parts["gradients"] = 0.0  # they go to the host as they are reduced
     if layout.zero == 3:
         all_dense, all_expert = shape.dense_total, shape.expert_total
         weight = frozen = ENDS_BYTES
@@ -145,7 +152,8 @@ def state_parts(
         if runs_engine(job):
             parts |= copied(dense + expert, layout.zero, offload)
         elif not offload:
-            parts[COPY] = 4.0 * shard
+            together = SUB_GROUP / over if engine and layout.zero == 3 else shard
+            parts[COPY] = 4.0 * min(together, shard)
     return parts
 
 
@@ -221,6 +229,8 @@ def _gathered(job: TrainingJob, shape: StageShape, dense: bool, expert: bool) ->
 
     dense, expert  whether parameters of either kind are gathered
     """
+    if era_of(job).zero_engine and job.layout.reshard:
+        return kept_ahead(_units(shape, dense, expert))
     units = sorted(_units(shape, dense, expert), reverse=True)
     return sum(units[: 1 + job.overlap.prefetch]) if job.layout.reshard else sum(units)
 
@@ -233,10 +243,12 @@ def _largest_unit(shape: StageShape) -> float:
 
 
 def _units(shape: StageShape, of_dense: bool = True, of_experts: bool = True) -> list[float]:
-    """Parameters of each unit of sharding: every layer, and the ends; of either kind."""
+    """Parameters of each unit of sharding in the order of the forward pass: every layer, and the ends; of
+    either kind."""
     layers = [
         d * of_dense + e * of_experts
         for dense, expert in zip(shape.dense, shape.expert, strict=True)
         for d, e in zip(dense, expert, strict=True)
     ]
-    return [*layers, *(end for end in (shape.embedding, shape.head) if end and of_dense)]
+    embedding, head = ([end] if end and of_dense else [] for end in (shape.embedding, shape.head))
+    return [*embedding, *layers, *head]

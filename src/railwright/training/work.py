@@ -46,6 +46,7 @@ from railwright.training.recompute import Again, again_of, counts_again, launche
 from railwright.training.route import Chunk
 from railwright.training.schedule import SPLIT, TOGETHER, in_pairs, order_name, schedule_name
 from railwright.training.weights import weight_gradients
+from railwright.training.zero_engine import with_sent_gradients
 
 Gradients = Literal["both", "input", "weight"]
 """What a backward pass computes: all of it, or one half of a split one."""
@@ -99,6 +100,8 @@ class Work:
             ends = [frozen(end) for end in ends]
         elif era.sums_gradients:
             ends = [summing_gradients(end) for end in ends]
+        elif era.zero_engine:
+            ends = [with_sent_gradients(end, job, arch.hidden) for end in ends]
         self._embedding, self._head = (costs(end, kernel_time) for end in ends)
 
     def forward(self, chunk: Chunk) -> list[Task]:

@@ -1,0 +1,139 @@
+"""DeepSpeed's ZeRO engine: what it holds, what it sends, and what it refuses."""
+
+from __future__ import annotations
+
+import pytest
+
+from railwright.errors import PlanError
+from railwright.model import count_parameters, load_model
+from railwright.spec.training import Overlap, TrainingJob
+from railwright.training import simulate
+from railwright.training.communication import gradient_type
+from railwright.training.doubts import doubts
+from railwright.training.layers import operators_of
+from railwright.training.plan import refuse
+from railwright.training.stages import stage_shapes
+from railwright.training.states import COPY, GATHERED, WAITING, state_parts
+from railwright.training.zero_engine import BUCKET, kept_ahead
+from training_cases import DENSE, MOE, changed, job, machine, priced, roofline
+
+ENGINE = {"software": "deepspeed-2024", "unfused": ("rotary", "norm", "activation")}
+PARAMETERS = float(count_parameters(DENSE).total)
+
+
+def engine(**layout: object) -> TrainingJob:
+    return changed(job(**layout), **ENGINE)  # type: ignore[arg-type]
+
+
+def states(ranks: int = 32, **layout: object) -> dict[str, float]:
+    wanted = engine(**layout)
+    (shape,) = stage_shapes(DENSE, wanted.layout)
+    return state_parts(wanted, DENSE, shape, ranks)
+
+
+@pytest.mark.parametrize(
+    ("zero", "whole", "shared"), [(1, 2 + 2, 12), (2, 2, 2 + 12), (3, 0, 2 + 2 + 12)], ids=str
+)
+def test_states_are_those_of_deepspeeds_own_estimates(zero: int, whole: int, shared: int) -> None:
+    """Bytes of a parameter on every rank, and over all of them: ZeRO (arXiv 1910.02054), section 3.1, figure
+    1, and DeepSpeed's estimate_zero2_model_states_mem_needs, estimate_zero3_model_states_mem_needs."""
+    parts = states(zero=zero)
+    held = sum(parts[name] for name in ("weights", "gradients", "optimizer states"))
+    assert held == pytest.approx(PARAMETERS * (whole + shared / 32))
+
+
+@pytest.mark.parametrize(("zero", "left"), [(1, 2.0), (2, 0.0), (3, 0.0)])
+def test_reduced_gradients_go_to_an_optimizer_on_the_host(zero: int, left: float) -> None:
+    """offload_optimizer: shards of gradients lie there too (stage3.py, grad_partitions_flat_buffer)."""
+    assert states(zero=zero, offload=("optimizer",))["gradients"] == left * PARAMETERS
+
+
+def test_buckets_are_of_one_size_and_two_where_one_fills_while_the_other_is_sent() -> None:
+    for zero in (1, 2):
+        assert states(zero=zero)[WAITING] == 2 * 2.0 * BUCKET
+        alone = changed(engine(zero=zero), overlap=Overlap(dp=False))
+        (shape,) = stage_shapes(DENSE, alone.layout)
+        assert state_parts(alone, DENSE, shape, 32)[WAITING] == 2.0 * BUCKET
+
+
+def test_weights_stay_whose_backward_pass_comes_within_a_billion_parameters() -> None:
+    """Between a unit's two passes those behind it run twice."""
+    assert kept_ahead([1e8] * 100) == 5e8  # 0, 2e8, ... 8e8 parameters between their passes, not 1e9
+    assert kept_ahead([1e9, 3e8, 3e8]) == 1e9  # the largest unit while it works
+    assert kept_ahead([1e8, 2e8]) == pytest.approx(3e8)
+    assert states(zero=3)[GATHERED] == pytest.approx(2 * PARAMETERS)  # a small model: all of it
+    assert states(zero=3, reshard=False)[GATHERED] == pytest.approx(2 * PARAMETERS)
+
+
+def test_states_are_updated_in_groups_under_zero_3() -> None:
+    assert states(zero=3)[COPY] == pytest.approx(4 * PARAMETERS / 32)
+    assert states(zero=1)[COPY] == pytest.approx(4 * PARAMETERS / 32)
+    large = changed(engine(zero=3), model="llama-3.1-70b")
+    arch = load_model("llama-3.1-70b")
+    (shape,) = stage_shapes(arch, large.layout)
+    assert state_parts(large, arch, shape, 32)[COPY] == pytest.approx(4 * 1e9 / 32)
+
+
+def test_gradients_have_the_type_of_weights() -> None:
+    assert gradient_type(engine()) == "bf16"
+    assert gradient_type(changed(engine(), dtype="fp16")) == "fp16"
+    assert gradient_type(changed(engine(), gradient_dtype="fp32")) == "fp32"
+
+
+@pytest.mark.parametrize(("zero", "moved"), [(1, 6.0), (2, 8.0), (3, 4.0)])
+def test_gradients_are_divided_and_copied_before_they_are_sent(zero: int, moved: float) -> None:
+    """Bytes of a weight of the MLP, larger than ZeRO-3's bucket of hidden squared, behind its product."""
+    operators = operators_of(engine(zero=zero), DENSE, "dense", machine().gpu)
+    product, after = (op for op in operators.backward_weight if op.name.startswith("mlp down"))
+    assert (product.kind, after.kind) == ("gemm", "memory")
+    assert after.bytes == pytest.approx(moved * DENSE.ffn * DENSE.hidden)
+
+
+@pytest.mark.parametrize(("zero", "count"), [(1, 1), (2, 2)])
+def test_zero_1_and_2_reduce_all_and_gather_behind_the_step(zero: int, count: int) -> None:
+    """All-reduces of all gradients, once or in each of two microbatches, and gathers that nothing hides."""
+    step = simulate(engine(zero=zero), DENSE, machine(4), predict=priced(50e9), kernel=roofline)
+    sizes = {"all_reduce": 0.0, "all_gather": 0.0}
+    for one in step.collectives:
+        sizes[one.prediction.op] += one.count * one.prediction.size
+    assert sizes == pytest.approx({"all_reduce": 2 * count * PARAMETERS, "all_gather": 2 * PARAMETERS})
+    gathered = sum(one.prediction.time for one in step.collectives if one.prediction.op == "all_gather")
+    exposed = next(share.exposed for share in step.shares if share.kind == "dp")
+    assert exposed == pytest.approx(gathered)  # launches take longer than all reductions
+
+
+def test_zero_3_gathers_twice_and_scatters_beside_compute() -> None:
+    step = simulate(engine(zero=3), DENSE, machine(4), predict=priced(50e9), kernel=roofline)
+    assert {one.prediction.op for one in step.collectives} == {"all_gather", "reduce_scatter"}
+
+
+@pytest.mark.parametrize(
+    ("layout", "fields", "words"),
+    [
+        ({"tensor": 2}, {}, "set layout.tensor to 1"),
+        ({"pipeline": 2}, {}, "set layout.pipeline to 1"),
+        ({"context": 2}, {}, "set layout.context_kind to all-to-all"),
+        ({"zero": 0}, {}, "set it to the stage of its zero_optimization"),
+        ({"zero": 3, "reduce_each": False}, {}, "leave layout.reduce_each out"),
+        ({"zero": 3}, {"dtype": "fp8"}, "whose weights are in bf16 or fp16"),
+        ({"zero": 3, "offload": ("weights",)}, {}, "offload_param is not modelled"),
+    ],
+    ids=str,
+)
+def test_what_the_engine_is_not_known_to_do_is_refused(
+    layout: dict[str, object], fields: dict[str, object], words: str
+) -> None:
+    with pytest.raises(PlanError, match="deepspeed-2024") as no:
+        refuse(changed(engine(**layout), **fields), DENSE, machine().network.fabric)
+    assert words in str(no.value)
+
+
+def test_experts_stay_on_every_rank() -> None:
+    with pytest.raises(PlanError, match=r"set layout\.expert to 1"):
+        refuse(engine(expert=2, zero=3), MOE, machine().network.fabric)
+
+
+def test_modules_that_are_not_said_to_be_eager_are_told() -> None:
+    told = [one for one in doubts(changed(engine(zero=3), unfused=()), DENSE, 1) if "modules" in one]
+    assert len(told) == 1
+    assert not [one for one in doubts(engine(zero=3), DENSE, 1) if "runs the modules" in one]
