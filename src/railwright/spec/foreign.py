@@ -51,6 +51,9 @@ FIELDS: Mapping[str, Mapping[str, str]] = {
             "framework engine trainer backend": "write 'software' (railwright catalog list software)",
             "nodes num_nodes": "write 'gpus', or 'servers' with the numbers of the servers",
             "peft adapter adapters": "write 'lora'",
+            "overlap_comm": "write overlap: {dp: true}, or false",
+            "offload_optimizer": "write layout: {offload: [optimizer]}",
+            "liger use_liger_kernel": "leave 'unfused' out; without Liger it is [rotary, norm, activation]",
         }
     ),
     "Cluster": _of(
