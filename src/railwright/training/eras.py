@@ -95,7 +95,6 @@ class Era:
     amax_over  ranks that agree on the maxima of all fp8 tensors after every pass (`lockstep`)
     compiled_casts  whether torch.compile casts to fp8, by kernels of its own (`casts`)
     deepspeed  whether DeepSpeed's pipeline engine runs it and holds memory of its own (`deepspeed`)
-    zero_engine  whether DeepSpeed's ZeRO engine shards and reduces (`zero_engine`)
     allocator  what gives tensors their memory: PyTorch's caching allocator with 'segments' of fixed sizes or
                with one that is 'growing' (expandable_segments), or 'jax'
     lazy_kernels  whether CUDA loads a kernel when it is first called: by default with PyTorch since 1.13
@@ -136,7 +135,6 @@ class Era:
     amax_over: Literal["stage", "tensor", "none"] = "none"
     compiled_casts: bool = False
     deepspeed: bool = False
-    zero_engine: bool = False
     allocator: Literal["segments", "growing", "jax"] = "segments"
     lazy_kernels: bool = True
     launcher: Launcher = "python"
@@ -147,6 +145,11 @@ class Era:
     def megatron_alone(self) -> bool:
         """Whether Megatron-LM's own optimizers update, not DeepSpeed's."""
         return self.framework == "megatron" and not self.deepspeed
+
+    @property
+    def zero_engine(self) -> bool:
+        """Whether DeepSpeed's ZeRO engine shards and reduces (`zero_engine`)."""
+        return self.framework == "deepspeed"
 
     def fuses_experts(self, gpu: Gpu, dtype: str) -> bool:
         """Whether experts run as one fused MLP on a GPU in a number format."""
