@@ -53,6 +53,7 @@ FIELDS: Mapping[str, Mapping[str, str]] = {
             "peft adapter adapters": "write 'lora'",
             "overlap_comm": "write overlap: {dp: true}, or false",
             "offload_optimizer": "write layout: {offload: [optimizer]}",
+            "offload_param": "write layout: {offload: [weights]}, which takes the optimizer along",
             "liger use_liger_kernel": "leave 'unfused' out; without Liger it is [rotary, norm, activation]",
         }
     ),

@@ -22,6 +22,7 @@ from railwright.catalog.parts import HOST_SHARE, Server
 from railwright.errors import PlanError
 from railwright.fabric.graph import Fabric
 from railwright.model.architecture import Transformer
+from railwright.model.kernels import ELEMENT
 from railwright.model.pattern import Layer
 from railwright.spec.training import Layout, TrainingJob
 from railwright.training.activations import layer_kept_parts, layers_away, weight_products
@@ -137,8 +138,14 @@ def _states(job: TrainingJob, arch: Transformer, fabric: Fabric, shape: StageSha
     trained = shape.trained_shard(over, of_experts)
     rounded = _rounding(job, arch, shape, over, trained)
     updated = {"gradients": rounded * FP32 * trained, "moments": 2 * FP32 * trained}
+    engine = era_of(job).zero_engine
+    if engine and job.layout.zero == 3:
+        updated["gradients"] *= (FP32 + ELEMENT) / FP32  # in 16 bits, and widened for the step
     if not weights_on_host(job):
         return {"master weights": rounded * FP32 * trained} | updated
+    if engine:
+        whole = shape.dense_total / over + shape.expert_total / of_experts
+        return {"master weights": rounded * FP32 * trained, "weights": rounded * ELEMENT * whole} | updated
     frozen = shape.dense_total / over + shape.expert_total / of_experts - trained
     return {"weights": rounded * (FP32 * trained + frozen_bytes(job) * frozen)} | updated
 

@@ -33,11 +33,10 @@ NONE: dict[str, str] = {
     "(--cpu-offloading-weights)",
     "llm-foundry": "Composer refuses FSDP's cpu_offload",
     "jax": "of JAX's host memory for parameters no step is known",
-    "deepspeed": "DeepSpeed's offload_param is not modelled",
 }
 """Why a framework keeps no weights on the host.  Sources: Transformer Engine d0067d0d, pytorch/
 cpu_offload.py, get_cpu_offload_context (offload_weights is deprecated and without effect); Composer, 'FSDP
-CPU Offload not supported yet.' (its FSDP set-up); DeepSpeed's ZeRO-3 has them (offload_param)."""
+CPU Offload not supported yet.' (its FSDP set-up)."""
 
 
 def check_offload(job: TrainingJob) -> None:
@@ -49,7 +48,7 @@ def check_offload(job: TrainingJob) -> None:
         raise PlanError(
             f"{job.name}: layout.offload weights has no effect with software {job.software}: "
             f"{NONE[framework]}. Set software to fsdp-2025 (or fsdp-2024), whose CPUOffloadPolicy does it, "
-            "or offload optimizer and activations."
+            "or to deepspeed-2024 (offload_param), or offload optimizer and activations."
         )
     if layout.zero != 3:
         raise PlanError(

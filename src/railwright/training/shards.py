@@ -15,12 +15,14 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from railwright.collectives.prediction import Op
+from railwright.model.kernels import ELEMENT
 from railwright.spec.training import TrainingJob
 from railwright.training.buckets import shared_by
 from railwright.training.casts import narrow_gathers
 from railwright.training.chain import NO_COPIES, woven
 from railwright.training.communication import WEIGHT_BYTES, Prices, gradient_bytes
-from railwright.training.formats import frozen_bytes
+from railwright.training.eras import era_of
+from railwright.training.formats import frozen_bytes, has_fp32_shards
 from railwright.training.hosted import ranks_together, weights_on_host
 from railwright.training.lanes import Task
 from railwright.training.offload import HOST_SUM, host_copy, host_link
@@ -36,6 +38,12 @@ Sent = tuple[str, Op, float, GroupKind]
 
 SHARD_BYTES = 4.0
 """Bytes of a weight that trains, or of a gradient, as it is copied: FSDP2's shards are fp32."""
+
+
+def shard_bytes(job: TrainingJob) -> float:
+    """The same of a job: DeepSpeed's ZeRO engine has 16 bits of either on the host for that (stage3.py,
+    grad_partitions_flat_buffer; partition_parameters.py, ds_tensor)."""
+    return ELEMENT if era_of(job).zero_engine else SHARD_BYTES
 
 
 @dataclass(frozen=True)
@@ -102,7 +110,8 @@ def units_of(
     def fetched(unit: int) -> float:
         """Weights that train, and as many as the bytes of the frozen ones are."""
         train = _shard(trained[unit], over)
-        return train + (_shard(held[unit], over) - train) * frozen_bytes(job) / SHARD_BYTES
+        frozen = frozen_bytes(job) if has_fp32_shards(job) else ELEMENT
+        return train + (_shard(held[unit], over) - train) * frozen / shard_bytes(job)
 
     return Units(
         tuple(order),
@@ -115,15 +124,18 @@ def units_of(
 
 
 def shard_copy(job: TrainingJob, prices: Prices, unit: int, parameters: float, name: str) -> Task:
-    """A rank's shard of a unit on its way to or from the host, in fp32; `ADDED`: and the host's adding it up.
+    """A rank's shard of a unit on its way to or from the host; `ADDED`: and its being added up.
 
     Source: PyTorch, FSDP2, _fsdp_param.py (all_gather_inputs, copied before they are cast),
     _fsdp_collectives.py (foreach_reduce: cast before it is copied; added on the host where there is a
-    gradient already, which the host waits for).
+    gradient already, which the host waits for).  DeepSpeed fetches the sum, adds on the GPU and returns it
+    (stage3.py, partition_grads).
     """
-    seconds = parameters * SHARD_BYTES / host_link(prices.machine)
+    seconds = parameters * shard_bytes(job) / host_link(prices.machine)
     added = 0.0
-    if name == ADDED:
+    if name == ADDED and era_of(job).zero_engine:
+        added = seconds
+    elif name == ADDED:
         machine, ranks = prices.machine, prices.groups.grid.size
         here = ranks_together(job, machine.network.fabric, machine.server, ranks)
         added = parameters * here * HOST_SUM

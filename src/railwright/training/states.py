@@ -207,9 +207,12 @@ def _passing(job: TrainingJob, shape: StageShape, over: int, expert_over: int) -
     Frozen weights have no gradients, and in 16 bits no copy.
 
     Source: PyTorch, FSDP2, _fsdp_param.py (all_gather_inputs), _fsdp_collectives.py (foreach_reduce).
+    DeepSpeed has neither in fp32.
     """
     trains, frozen = MASTER_BYTES["fp32"] + ENDS_BYTES + 4.0, frozen_bytes(job)
-    if frozen != ENDS_BYTES:
+    if era_of(job).zero_engine:
+        trains, frozen = ENDS_BYTES + gradient_bytes(job), ENDS_BYTES
+    elif frozen != ENDS_BYTES:
         frozen += ENDS_BYTES
     chunks = zip(shape.dense, shape.expert, shape.trained_dense, shape.trained_expert, strict=True)
     units = [unit for chunk in chunks for unit in zip(*chunk, strict=True)]
