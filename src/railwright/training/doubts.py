@@ -65,10 +65,10 @@ def doubts(job: TrainingJob, arch: Transformer, count: int) -> list[str]:
         )
     if job.lora:
         idle += _idle_targets(job.lora, arch)
-        if job.lora.frozen_dtype and not has_fp32_shards(job):
+        if job.lora.frozen_dtype in ("fp32", "bf16") and not has_fp32_shards(job):
             idle.append(
                 "lora.frozen_dtype does nothing: only FSDP's shards (zero: 3, software fsdp-…) have a type "
-                "of their own, other frozen weights that of their products."
+                "of their own, other frozen weights that of their products; nf4 is another matter."
             )
     return idle
 

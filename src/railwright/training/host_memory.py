@@ -33,6 +33,7 @@ from railwright.training.placement import Groups, place
 from railwright.training.result import HostMemory
 from railwright.training.sizes import Sizes
 from railwright.training.stages import StageShape, shapes_of
+from railwright.training.states import frozen_shard
 from railwright.units import GIB
 
 FP32 = 4.0
@@ -139,8 +140,8 @@ def _states(job: TrainingJob, arch: Transformer, fabric: Fabric, shape: StageSha
     updated = {"gradients": rounded * FP32 * trained, "moments": 2 * FP32 * trained}
     if not weights_on_host(job):
         return {"master weights": rounded * FP32 * trained} | updated
-    frozen = shape.dense_total / over + shape.expert_total / of_experts - trained
-    return {"weights": rounded * (FP32 * trained + frozen_bytes(job) * frozen)} | updated
+    frozen = frozen_shard(job, shape, frozen_bytes(job), over, of_experts)
+    return {"weights": rounded * (FP32 * trained + frozen)} | updated
 
 
 def _rounding(job: TrainingJob, arch: Transformer, shape: StageShape, over: int, shard: float) -> float:
