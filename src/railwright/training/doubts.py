@@ -151,7 +151,7 @@ def _idle_unfused(job: TrainingJob, arch: Transformer) -> list[str]:
     if "loss" in job.unfused and not can_unfuse_loss(era_of(job)):
         found.append(
             f"unfused loss does nothing with software {job.software}, which has no fused cross-entropy "
-            "(cross_entropy_loss_fusion) to leave out."
+            "(cross_entropy_loss_fusion, flash-attn's) to leave out."
         )
     compiled = [part for part in job.unfused if part not in eager_parts(job)]
     found += [
