@@ -104,10 +104,10 @@ def test_steps_with_experts_are_too_short(run: Run, predicted: Predicted) -> Non
 
 
 @pytest.mark.parametrize("run", ADA, ids=lambda run: run.name)
-def test_steps_on_a_4090_are_too_long(run: Run, predicted: Predicted) -> None:
-    """A named miss, alike with 16 bits and 4: an L40S stands for the kernels of a 4090, whose smaller peak
-    (sums in fp32 at half rate) it reaches more of."""
-    assert 0.36 < predicted.error(run) < 0.50
+def test_steps_on_a_4090(run: Run, predicted: Predicted) -> None:
+    """As far off as those on A100, with 16 bits and with 4.  When first scored an L40S stood for the kernels
+    of a 4090, and they were 38 to 49 % too long; products measured by others have replaced it."""
+    assert 0.08 < predicted.error(run) < 0.18
 
 
 PAIRS = [
