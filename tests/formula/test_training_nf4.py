@@ -259,3 +259,12 @@ def test_it_is_not_told_to_do_nothing() -> None:
     for zero in (0, 3):
         assert is_nf4(tuned(zero=zero))
         assert "frozen_dtype" not in " ".join(check(tuned(zero=zero), DENSE, fabric))
+
+
+def test_experts_in_one_tensor_are_told_to_stay_in_16_bits() -> None:
+    """bitsandbytes replaces linear layers: transformers 5 has none for routed experts (its issue 1849)."""
+    fabric = machine(4).network.fabric
+    told = [w for w in check(tuned(zero=3), MOE, fabric) if "transformers 5" in w]
+    assert len(told) == 1
+    for one, arch in ((tuned(zero=3), DENSE), (wide(zero=3), MOE)):
+        assert "transformers 5" not in " ".join(check(one, arch, fabric))

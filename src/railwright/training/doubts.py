@@ -15,6 +15,7 @@ from railwright.training.lora import targets_of
 from railwright.training.mixers import of_mixers
 from railwright.training.narrow import of_narrow
 from railwright.training.narrow_weights import of_weights
+from railwright.training.nf4 import is_nf4
 from railwright.training.offload import overlaps_update
 from railwright.training.recompute import has_part
 from railwright.training.schedule import TOGETHER, in_pairs, order_name, route_of, schedule_name
@@ -69,6 +70,13 @@ def doubts(job: TrainingJob, arch: Transformer, count: int) -> list[str]:
             idle.append(
                 "lora.frozen_dtype does nothing: only FSDP's shards (zero: 3, software fsdp-…) have a type "
                 "of their own, other frozen weights that of their products; nf4 is another matter."
+            )
+        if is_nf4(job) and arch.is_moe:
+            # bitsandbytes' issue 1849 (January 2026), pull requests 1720 and 1965; torchao, quantize_base
+            idle.append(
+                "lora.frozen_dtype nf4 is counted for routed experts too, each matrix a linear layer of its "
+                "own; transformers 5 and torchtitan hold them as one tensor, which bitsandbytes and torchao "
+                "leave in 16 bits (Unsloth's patches do not)."
             )
     return idle
 
