@@ -260,6 +260,11 @@ CASES = {
         ),
         {"tensor": (1,), "expert": (1, 8), "zero": (1, 2), "offload": ((), ("optimizer",))},
     ),
+    "weights in 4 bits": (
+        DENSE,
+        job(batch=32).model_copy(update={"lora": Lora(rank=8, frozen_dtype="nf4"), "software": "fsdp-2025"}),
+        {"tensor": (1, 2), "pipeline": (1, 2), "zero": (0, 3), "offload": ((), ("weights",))},
+    ),
     "maxima agreed on": (DENSE, DELAYED, {"zero": (1, 3), "virtual_pipeline": (1, 2)}),
 }
 

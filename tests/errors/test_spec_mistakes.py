@@ -9,12 +9,14 @@ import pytest
 from railwright.errors import SpecError
 from railwright.spec import load_study_text
 from railwright.spec.foreign import FIELDS, VALUES
+from railwright.spec.lora import Lora
 from railwright.spec.study import Cluster, ComputeNetwork
 from railwright.spec.training import Layout, TrainingJob
 
 SECTIONS = {
     "Layout": Layout,
     "TrainingJob": TrainingJob,
+    "Lora": Lora,
     "Cluster": Cluster,
     "ComputeNetwork": ComputeNetwork,
 }
@@ -104,8 +106,8 @@ KINDS = {
     ),
     "a type of frozen weights that is not modelled": (
         "tokens: 2e9",
-        "tokens: 2e9\n    lora: {rank: 8, frozen_dtype: nf4}",
-        ["s.yaml:15:35: jobs.0.lora.frozen_dtype: 'nf4' is not allowed; write 'fp32' or 'bf16'"],
+        "tokens: 2e9\n    lora: {rank: 8, frozen_dtype: nf3}",
+        ["s.yaml:15:35: jobs.0.lora.frozen_dtype: 'nf3' is not allowed; write one of 'fp32', 'bf16', 'nf4'"],
     ),
     "empty value": ("servers: 4", "servers:", ["s.yaml:4:3: cluster.servers: empty; write a whole number"]),
     "word for a truth": ("jobs:", "nccl: {pxn: on}\njobs:", ["s.yaml:9:13: nccl.pxn: 'on' is not allowed; write true or false (true)"]),
@@ -250,7 +252,22 @@ def test_a_mistake_of_the_study_is_not_repeated_for_each_variant():
         (
             "    tokens: 2e9\n",
             "    tokens: 2e9\n    dtype: nf4\n",
-            "weights stored in fewer bits (QLoRA) are not modelled",
+            "write 'bf16', in which products are multiplied then, and frozen_dtype: nf4 in the section lora",
+        ),
+        (
+            "    tokens: 2e9\n",
+            "    tokens: 2e9\n    load_in_4bit: true\n",
+            "write 'lora', with 'frozen_dtype: nf4' in it",
+        ),
+        (
+            "    tokens: 2e9\n",
+            "    tokens: 2e9\n    lora: {rank: 8, load_in_4bit: true}\n",
+            "write 'frozen_dtype: nf4'",
+        ),
+        (
+            "    tokens: 2e9\n",
+            "    tokens: 2e9\n    lora: {rank: 8, frozen_dtype: int8}\n",
+            "weights stored in 8 bits are not modelled; write 'nf4' or 'bf16'",
         ),
     ],
 )
@@ -263,13 +280,17 @@ def test_what_foreign_words_are_told_to_be_is_there():
     """Every quoted word of their table is a field of its section or of `layout`, or a value of its field."""
     for section, words in FIELDS.items():
         own = (
-            set(SECTIONS[section].model_fields) | set(Layout.model_fields) | {"layout", "zero: 3", "zero: 0"}
+            set(SECTIONS[section].model_fields)
+            | set(Layout.model_fields)
+            | {"layout", "zero: 3", "zero: 0", "frozen_dtype: nf4"}
         )
         for word, said in words.items():
             assert set(re.findall(r"'([^']+)'", said)) <= own, (section, word)
             assert word not in SECTIONS[section].model_fields or (section, word) == ("TrainingJob", "data")
     for field, words in VALUES.items():
-        allowed = get_args(TrainingJob.model_fields[field].annotation)
+        owner = TrainingJob if field in TrainingJob.model_fields else Lora
+        annotation = owner.model_fields[field].annotation
+        allowed = [one for part in (annotation, *get_args(annotation)) for one in get_args(part)]
         for said in words.values():
             named = re.findall(r"'([^']+)'", said)
             assert set(named) <= set(allowed)

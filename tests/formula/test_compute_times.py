@@ -191,3 +191,19 @@ def test_grouped_gemms_lose_what_was_measured_at_few_rows():
 def test_every_launch_of_a_memory_bound_operator_pays_its_fixed_time():
     one, four = (Operator("m", "memory", 0.0, 1e6, "bf16", launches=n) for n in (1, 4))
     assert kernel_time(four, H100) - kernel_time(one, H100) == pytest.approx(3 * FIXED)
+
+
+def test_products_of_a_4090_reach_what_others_measured() -> None:
+    """TFLOP/s of PyTorch 2.7, bf16 and fp16, in squares (zzc0721/torch-performance-test-data, issue 78); an
+    L40S's share of its peak would be 103."""
+    measured = {2048: (164.81, 159.38), 4096: (151.5, 168.38), 8192: (160.17, 155.5), 10240: (158.54, 156.88)}
+    gpu, errors = GPUS["rtx-4090"], []
+    for side, both in measured.items():
+        product = gemm(side, side, side)
+        rate = product.flops / kernel_time(product, gpu) / 1e12
+        errors += [rate / one - 1 for one in both]
+    assert sum(map(abs, errors)) / len(errors) == pytest.approx(0.039, abs=0.002)
+    assert sum(errors) / len(errors) == pytest.approx(-0.030, abs=0.002), "the clock is higher in short ones"
+    assert "issue 78" in profile_of(gpu).gemm["bf16"].source
+    # others of its generation are still the L40S's
+    assert profile_of(GPUS["l40"]).gemm["bf16"].compute == 0.646

@@ -85,6 +85,7 @@ LATER = "# torchtitan 0.3, which is configured in Python, has "
     ("arch", "one", "told"),
     [
         (DENSE, changed(job(), optimizer="muon", lora=Lora(rank=8)), ["it: Muon, adapters"]),
+        (DENSE, changed(job(), lora=Lora(rank=8, frozen_dtype="nf4")), []),
         (DENSE, changed(job(tensor=2), dtype="nvfp4"), ["it: NVFP4, tensor parallelism without sequence"]),
         (DENSE, changed(job(), cuda_graphs=("step",)), ["it: CUDA graphs of the step"]),
         (DENSE, changed(job(pipeline=2), cuda_graphs=("step",)), []),
@@ -119,3 +120,14 @@ def test_tensor_ranks_gather_16_bits_where_the_converter_is_not_found(
     """models/llama3/infra/parallelize.py, v0.2.0 to v0.2.2: `"float8" in job_config.model.converters`."""
     one = changed(job(tensor=tensor, sequence_parallel=True, zero=3), dtype=dtype)
     assert ("gather is predicted in 8 bits" in exported((DENSE, one), "torchtitan")) == told
+
+
+@pytest.mark.parametrize("form", ["megatron", "nemo", "torchtitan"])
+def test_frameworks_without_weights_in_4_bits_are_told_of_them(form: str) -> None:
+    """And a study keeps them."""
+    lora = Lora(rank=8, frozen_dtype="nf4")
+    tuned = changed(job(zero=3), software="fsdp-2025", lora=lora)
+    wide = changed(tuned, lora=Lora(rank=8, frozen_dtype="bf16"))
+    assert "frozen weights in 4 bits" in exported((DENSE, tuned), form)
+    assert "in 4 bits" not in exported((DENSE, wide), form)
+    assert "frozen_dtype: nf4" in exported((DENSE, tuned), "study")

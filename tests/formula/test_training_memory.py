@@ -263,6 +263,15 @@ def test_an_eager_loss_keeps_its_softmax_in_fp32_beside_the_logits() -> None:
     assert logits[1] - logits[0] == 8 * 1024 * DENSE.vocab * 4
 
 
+def test_pytorchs_loss_takes_6_bytes_of_a_logit_more_than_flash_attns() -> None:
+    """Hugging Face's models: fp32 logits, their log-softmax and a gradient of either."""
+    fused = job(micro_batch=8).model_copy(update={"software": "fsdp-2023"})
+    eager = fused.model_copy(update={"unfused": ("loss",)})
+    fabric = machine(1).network.fabric
+    logits = [peak_memory(one, DENSE, fabric, 0.0).stages[-1].parts["logits"] for one in (fused, eager)]
+    assert logits[1] - logits[0] == 8 * 1024 * DENSE.vocab * (12 - 6)
+
+
 @pytest.mark.parametrize(
     ("software", "at_work", "waiting"),
     [("megatron-2025", 2, 2), ("nemo-2024", 6, 4), ("fsdp-2024", 12, 4), ("fsdp-2025", 4, 2)],

@@ -24,6 +24,14 @@ ENGINE = {"software": "deepspeed-2024", "unfused": ("rotary", "norm", "activatio
 PARAMETERS = float(count_parameters(DENSE).total)
 
 
+UNITS = {
+    (1e8,) * 100: 2 * 5e8,  # 0, 2e8, ... 8e8 parameters between their passes, not 1e9
+    (1e9, 3e8, 3e8): 2 * 1e9,  # the largest unit while it works
+    (1e8, 2e8): 2 * 3e8,
+}
+"""Parameters of units in the order of the forward pass -> bytes of those that are there at once."""
+
+
 def engine(**layout: object) -> TrainingJob:
     return changed(job(**layout), **ENGINE)  # type: ignore[arg-type]
 
@@ -61,9 +69,8 @@ def test_buckets_are_of_one_size_and_two_where_one_fills_while_the_other_is_sent
 
 def test_weights_stay_whose_backward_pass_comes_within_a_billion_parameters() -> None:
     """Between a unit's two passes those behind it run twice."""
-    assert kept_ahead([1e8] * 100) == 5e8  # 0, 2e8, ... 8e8 parameters between their passes, not 1e9
-    assert kept_ahead([1e9, 3e8, 3e8]) == 1e9  # the largest unit while it works
-    assert kept_ahead([1e8, 2e8]) == pytest.approx(3e8)
+    kept = {units: kept_ahead(units, [2 * size for size in units]) for units in UNITS}
+    assert kept == pytest.approx(UNITS)
     assert states(zero=3)[GATHERED] == pytest.approx(2 * PARAMETERS)  # a small model: all of it
     assert states(zero=3, reshard=False)[GATHERED] == pytest.approx(2 * PARAMETERS)
 

@@ -25,6 +25,7 @@ from railwright.spec.training import TrainingJob
 from railwright.training.adam import scales_at_once
 from railwright.training.graphs import graphed, ungraphed
 from railwright.training.lockstep import amax_over
+from railwright.training.nf4 import is_nf4
 from railwright.training.schedule import schedule_name
 from railwright.training.shared import hides_behind_shared
 from railwright.training.unhidden import exposed_products, exposed_turns
@@ -87,6 +88,10 @@ def unsaid(job: TrainingJob, arch: Transformer, hosts: Hosts) -> list[str]:
             "offloaded activations: Megatron's cpu_offloading allows no pipeline and no recomputation; since "
             "core 0.16 inputs of named modules go to the host beside them "
             "(fine_grained_activation_offloading, offload_modules), which is not predicted"
+        )
+    if is_nf4(job):
+        found.append(
+            "frozen weights in 4 bits (lora.frozen_dtype: nf4): neither Megatron-Bridge nor NeMo 2 has any"
         )
     if "weights" in layout.offload:
         found.append("offloaded weights: Transformer Engine does nothing any more for cpu_offloading_weights")

@@ -18,6 +18,7 @@ from railwright.spec.dataset import Data
 from railwright.spec.training import Layout, TrainingJob
 from railwright.training.eras import loss_of
 from railwright.training.lockstep import amax_over
+from railwright.training.nf4 import is_nf4
 from railwright.training.schedule import route_of, schedule_name
 from railwright.training.shared import hides_behind_shared
 from railwright.training.sizes import microbatches
@@ -307,7 +308,8 @@ def _unset(job: TrainingJob, arch: Transformer) -> list[str]:
     if job.gradient_dtype not in (None, "fp32"):
         found.append(f"gradients in {job.gradient_dtype}: torchtitan reduces in fp32 only")
     if job.lora:
-        found.append(f"adapters of rank {job.lora.rank} (lora): torchtitan trains all weights")
+        four = ", beside frozen weights in 4 bits" if is_nf4(job) else ""
+        found.append(f"adapters of rank {job.lora.rank} (lora){four}: torchtitan trains all weights")
     if job.expert_capacity is not None and arch.is_moe:
         found.append(f"expert capacity of {job.expert_capacity:g}: torchtitan drops no token")
     if job.cuda_graphs:
@@ -338,7 +340,7 @@ def _of_later(job: TrainingJob, arch: Transformer) -> list[str]:
     layout = job.layout
     has = {
         "Muon": job.optimizer == "muon",
-        "adapters": job.lora is not None,
+        "adapters": job.lora is not None and not is_nf4(job),
         "NVFP4": job.dtype == "nvfp4",
         "multi-token prediction, of deepseek_v3": arch.mtp_layers > 0,
         "tensor parallelism without sequence parallelism": layout.tensor > 1 and not layout.sequence_parallel,

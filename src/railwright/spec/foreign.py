@@ -55,6 +55,19 @@ FIELDS: Mapping[str, Mapping[str, str]] = {
             "offload_optimizer": "write layout: {offload: [optimizer]}",
             "offload_param": "write layout: {offload: [weights]}, which takes the optimizer along",
             "liger use_liger_kernel": "leave 'unfused' out; without Liger it is [rotary, norm, activation]",
+            "qlora load_in_4bit quantization quantize": "write 'lora', with 'frozen_dtype: nf4' in it",
+        }
+    ),
+    "Lora": _of(
+        {
+            "r lora_r lora_rank dim": "write 'rank'",
+            "target_modules lora_target_modules": "write 'targets'",
+            "lora_dropout": "write 'dropout'",
+            "load_in_4bit bnb_4bit_quant_type quant_type quantize quantize_base": "write 'frozen_dtype: nf4'",
+            "load_in_8bit": "weights in 8 bits are not modelled; leave it out, or write 'frozen_dtype: nf4'",
+            "bnb_4bit_use_double_quant double_quant": "frozen_dtype nf4 has scales in 8 bits (double "
+            "quantization), so leave it out",
+            "alpha lora_alpha": "it changes neither time nor memory, so leave it out",
         }
     ),
     "Cluster": _of(
@@ -99,8 +112,18 @@ VALUES: Mapping[str, Mapping[str, str]] = {
         {
             "bfloat16": "write 'bf16'",
             "float16 half": "write 'fp16'",
-            "int4 nf4 int8 qlora": "write 'bf16', in which products are multiplied then; weights stored in "
-            "fewer bits (QLoRA) are not modelled",
+            "int4 nf4 qlora": "write 'bf16', in which products are multiplied then, and frozen_dtype: nf4 in "
+            "the section lora (QLoRA)",
+            "int8": "write 'bf16', in which products are multiplied then; weights stored in 8 bits are not "
+            "modelled",
+        }
+    ),
+    "frozen_dtype": _of(
+        {
+            "bfloat16 float16 fp16": "write 'bf16', of 2 bytes as well",
+            "float32": "write 'fp32'",
+            "int4 fp4 4bit qlora": "write 'nf4', whose time and memory fp4's are too",
+            "int8 8bit": "weights stored in 8 bits are not modelled; write 'nf4' or 'bf16'",
         }
     ),
 }

@@ -29,10 +29,11 @@ class Lora(Section):
         default="pre",
         description="what dropout falls on: the adapter's input, or its result (NeMo, Megatron-Bridge)",
     )
-    frozen_dtype: Literal["fp32", "bf16"] | None = Field(
+    frozen_dtype: Literal["fp32", "bf16", "nf4"] | None = Field(
         default=None,
-        description="type of FSDP's shards of frozen weights: bf16 as torchtune and Hugging Face's Trainer "
-        "hold them; default: as the software loads weights, fp32 (QLoRA's nf4 is not modelled)",
+        description="type of frozen weights: nf4, those of layers in 4 bits with scales (QLoRA; software "
+        "fsdp-…, whatever zero); fp32 or bf16, of FSDP's shards, bf16 as torchtune and Hugging Face's "
+        "Trainer hold them; default: as the software loads weights, fp32 in FSDP's shards, else 16 bits",
     )
 
     @property

@@ -274,8 +274,9 @@ class TrainingJob(Section):
         default=(),
         description="what runs one kernel per operation instead of fused ones: rotary positions (Megatron's "
         "--no-rope-fusion), router (without --moe-router-fusion), loss (without "
-        "--cross-entropy-loss-fusion), norm (RMSNorm as in Hugging Face's models), activation (gated, as "
-        "there; Megatron's --no-bias-swiglu-fusion; squared ReLU as in NeMo 2)",
+        "--cross-entropy-loss-fusion; PyTorch's in fsdp-2023, as Hugging Face's models call it), norm "
+        "(RMSNorm as in those), activation (gated, as there; Megatron's --no-bias-swiglu-fusion; squared "
+        "ReLU as in NeMo 2)",
     )
     launch_blocking: bool = Field(
         default=False,

@@ -36,7 +36,9 @@ from railwright.training.end_activations import (
 )
 from railwright.training.eras import era_of
 from railwright.training.gathers import gathered_whole
+from railwright.training.lora import linears
 from railwright.training.lora_kept import adapters_keep, is_needed, of_mlp
+from railwright.training.nf4 import is_nf4, widest
 from railwright.training.schedule import SHARED, in_pairs, order_name, route_of
 from railwright.training.shared import hides_behind_shared
 from railwright.training.sizes import sequence_ranks, tokens_of, weights_cut
@@ -113,6 +115,7 @@ def stage_activations(
         layer_backward={
             **layer_at_work(job, arch, shape.chunks, kept, whole, _output(job, arch)),
             "activation gradients": flowing,
+            "weight in 16 bits again": max((widened(job, arch, kind) for kind in kinds), default=0.0),
             "layer on its way to the host": max(_layer_on_its_way(job, each) for each in layers),
         },
         head_backward=head_backward(job, arch, end) if head else {},
@@ -305,6 +308,14 @@ def weight_products(job: TrainingJob, arch: Transformer, kind: Layer) -> tuple[O
 @lru_cache(maxsize=1024)
 def _weight_products(arch: Transformer, kind: Layer, cut: Cut) -> tuple[Operator, ...]:
     return layer_operators(arch, kind, cut.tp, cut.tp, cut).backward_weight
+
+
+def widened(job: TrainingJob, arch: Transformer, kind: Layer) -> float:
+    """16 bits of a layer's largest weight, where they are in 4: there while its product runs. [byte]"""
+    if not is_nf4(job):
+        return 0.0
+    apart = linears(made_as(arch, kind), era_of(job).adapts_apart)
+    return widest(weight_products(job, arch, kind), apart)
 
 
 def _neighbours(shape: StageShape) -> int:

@@ -21,7 +21,7 @@ from railwright.model.pattern import Layer, is_routed
 from railwright.model.tensor_lists import with_received
 from railwright.model.tensors import layer_tensors
 from railwright.spec.training import TrainingJob
-from railwright.training.activations import layer_kept_parts, scores_once
+from railwright.training.activations import layer_kept_parts, scores_once, widened
 from railwright.training.allocator import Requests, play
 from railwright.training.cut import cut_in_memory
 from railwright.training.deepspeed import runs_engine
@@ -29,6 +29,7 @@ from railwright.training.eras import era_of
 from railwright.training.gathers import gathered_whole
 from railwright.training.lora_kept import is_needed, with_adapters_kept
 from railwright.training.memory import SYSTEM
+from railwright.training.nf4 import is_nf4, with_widened
 from railwright.training.one_copy import weighs_one_byte
 from railwright.training.replay import Plans, Replay, layers_of
 from railwright.training.replay_deepspeed import DeepSpeedReplay
@@ -290,6 +291,8 @@ def _plan(job: TrainingJob, arch: Transformer, kind: Layer, recompute: Recompute
     )
     if job.lora:
         tensors = with_adapters_kept(tensors, whole)
+    if is_nf4(job):
+        tensors = with_widened(tensors, widened(job, arch, kind))
     autograd = (era.sums_gradients or layout.zero == 3) and not job.lora
     return LayerPlan(
         tensors,

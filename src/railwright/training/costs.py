@@ -10,6 +10,7 @@ from railwright.model.architecture import Operator, Transformer
 from railwright.model.operators import LayerOperators, second_block
 from railwright.model.recompute import CORE
 from railwright.model.sparse import PROJECTIONS
+from railwright.training.lora import DEQUANTISED
 
 KernelTime = Callable[[Operator], float]
 ContextKind = Literal["ring", "all-to-all", "all-gather"]
@@ -62,7 +63,8 @@ class Column:
 
 
 def costs(operators: LayerOperators, kernel_time: KernelTime) -> list[Cost]:
-    """Forward order; gradients are joined to their forward operator by name."""
+    """Forward order; gradients are joined to their forward operator by name, and kernels that widen a
+    product's weight to the product behind them."""
     gradients: dict[str, float] = {}
     for op in operators.backward_input:
         name = op.name.rsplit(", ", 1)[0]
@@ -73,13 +75,14 @@ def costs(operators: LayerOperators, kernel_time: KernelTime) -> list[Cost]:
         weights[name] = weights.get(name, 0.0) + kernel_time(op)
     found: list[Cost] = []
     for op in operators.forward:
-        seconds = kernel_time(op)
-        if found and found[-1].name == op.name:
-            found[-1] = replace(found[-1], forward=found[-1].forward + seconds)
+        seconds, name = kernel_time(op), op.name.removesuffix(DEQUANTISED)
+        product = op.kind in ("gemm", "grouped_gemm") and name not in CORE
+        if found and found[-1].name == name:
+            last = found[-1]
+            found[-1] = replace(last, product=product or last.product, forward=last.forward + seconds)
             continue
-        product = op.kind in ("gemm", "grouped_gemm") and op.name not in CORE
-        learns, weight = op.name in weights, weights.pop(op.name, 0.0)
-        found.append(Cost(op.name, product, seconds, gradients.pop(op.name, 0.0), weight, learns))
+        learns, weight = name in weights, weights.pop(name, 0.0)
+        found.append(Cost(name, product, seconds, gradients.pop(name, 0.0), weight, learns))
     lost = [*gradients, *weights]
     assert not lost, f"gradients without a forward operator: {lost}"
     return found

@@ -15,6 +15,7 @@ from railwright.training.lora import targets_of
 from railwright.training.mixers import of_mixers
 from railwright.training.narrow import of_narrow
 from railwright.training.narrow_weights import of_weights
+from railwright.training.nf4 import is_nf4
 from railwright.training.offload import overlaps_update
 from railwright.training.recompute import has_part
 from railwright.training.schedule import TOGETHER, in_pairs, order_name, route_of, schedule_name
@@ -65,10 +66,17 @@ def doubts(job: TrainingJob, arch: Transformer, count: int) -> list[str]:
         )
     if job.lora:
         idle += _idle_targets(job.lora, arch)
-        if job.lora.frozen_dtype and not has_fp32_shards(job):
+        if job.lora.frozen_dtype in ("fp32", "bf16") and not has_fp32_shards(job):
             idle.append(
                 "lora.frozen_dtype does nothing: only FSDP's shards (zero: 3, software fsdp-…) have a type "
-                "of their own, other frozen weights that of their products."
+                "of their own, other frozen weights that of their products; nf4 is another matter."
+            )
+        if is_nf4(job) and arch.is_moe:
+            # bitsandbytes' issue 1849 (January 2026), pull requests 1720 and 1965; torchao, quantize_base
+            idle.append(
+                "lora.frozen_dtype nf4 is counted for routed experts too, each matrix a linear layer of its "
+                "own; transformers 5 and torchtitan hold them as one tensor, which bitsandbytes and torchao "
+                "leave in 16 bits (Unsloth's patches do not)."
             )
     return idle
 
@@ -163,7 +171,7 @@ def _idle_unfused(job: TrainingJob, arch: Transformer) -> list[str]:
     if "loss" in job.unfused and not can_unfuse_loss(era_of(job)):
         found.append(
             f"unfused loss does nothing with software {job.software}, which has no fused cross-entropy "
-            "(cross_entropy_loss_fusion) to leave out."
+            "(cross_entropy_loss_fusion, flash-attn's) to leave out."
         )
     compiled = [part for part in job.unfused if part not in eager_parts(job)]
     found += [

@@ -81,5 +81,8 @@ def _loss(job: TrainingJob) -> KeptLoss:
     PyTorch's cross entropy, or compile it (torchtitan since April 2025).  Others keep the softmax in fp32, or
     as much (flash-attn's kernel: logits and their gradient in 16 bits).
     """
-    kept = "unfused" if unfuses_loss(job) else era_of(job).kept_loss
+    era = era_of(job)
+    kept = era.kept_loss
+    if unfuses_loss(job):
+        kept = "unfused" if era.framework == "megatron" else "eager"
     return CUT.get(kept, kept) if job.layout.tensor > 1 else kept

@@ -225,24 +225,27 @@ def paced(profile: Profile, pace: Pace) -> Profile:
 
 def loss_of(job: TrainingJob) -> Loss:
     """How a job's cross-entropy passes over the logits; PyTorch's has other kernels over tensor ranks."""
-    if unfuses_loss(job):
+    era = era_of(job)
+    if unfuses_loss(job) and era.framework == "megatron":
         return "eager"
-    loss = era_of(job).loss
+    loss: Loss = "torch" if unfuses_loss(job) else era.loss
     return "torch, cut" if loss == "torch" and job.layout.tensor > 1 else loss
 
 
 def unfuses_loss(job: TrainingJob) -> bool:
-    """Whether a job runs Megatron's eager cross-entropy where its era has a fused one.
+    """Whether a job runs its framework's eager cross-entropy where its era has a fused one: Megatron's own
+    (without --cross-entropy-loss-fusion), or PyTorch's in place of flash-attn's, which llm-foundry calls and
+    Hugging Face's models do not (transformers, modeling_llama.py, LlamaForCausalLM.forward: logits in fp32).
 
-    Elsewhere `unfused` cannot take a fused one away: Megatron's of 2021 and 2022 is eager, and PyTorch's and
-    JAX's are what they are without a setting of Megatron's (--cross-entropy-loss-fusion).
+    Elsewhere `unfused` cannot take a fused one away: Megatron's of 2021 and 2022 is eager, and the compiled
+    software's and JAX's are what they are.
     """
     return "loss" in job.unfused and can_unfuse_loss(era_of(job))
 
 
 def can_unfuse_loss(era: Era) -> bool:
     """Whether an era has a fused cross-entropy that a job can do without."""
-    return era.framework == "megatron" and era.loss in ("fused", "compiled")
+    return era.framework in ("megatron", "llm-foundry") and era.loss in ("fused", "compiled")
 
 
 def eager_parts(job: TrainingJob) -> tuple[Part, ...]:

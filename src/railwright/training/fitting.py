@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import combinations
+from math import inf
 from typing import Any, NamedTuple
 
 from railwright.catalog.parts import Server
@@ -16,6 +17,7 @@ from railwright.training.eras import era_of
 from railwright.training.formats import has_fp32_shards
 from railwright.training.host_memory import fits_host
 from railwright.training.hosted import unoffered
+from railwright.training.lora_checks import check_adapters
 from railwright.training.memory import peak_memory
 from railwright.training.placement import place
 from railwright.training.plan import check
@@ -66,18 +68,34 @@ def check_memory(
 
 
 def _frozen(job: TrainingJob, arch: Transformer, fabric: Fabric, capacity: float) -> str:
-    """That a job would fit with frozen weights in 16 bits (`frozen_bytes`); '' where it would not, or they
-    are 16 bits already."""
-    if job.lora is None or not has_fp32_shards(job):
+    """That a job would fit with frozen weights in 16 bits (`frozen_bytes`), or in 4; '' where it would not,
+    or they are already."""
+    if job.lora is None or job.lora.frozen_dtype == "nf4":
         return ""
-    lora = job.lora.model_copy(update={"frozen_dtype": "bf16"})
-    total = peak_memory(job.model_copy(update={"lora": lora}), arch, fabric, capacity).total
-    if total > capacity or job.lora == lora:
+    wide = has_fp32_shards(job) and job.lora.frozen_dtype != "bf16"
+    if wide and (total := _held(job, "bf16", arch, fabric, capacity)) <= capacity:
+        return (
+            f" Frozen weights are counted in fp32, as software {job.software} loads them; with "
+            "lora.frozen_dtype: bf16, as torchtune loads them, the fullest GPU would hold "
+            f"{total / GIB:.1f} GiB."
+        )
+    if (total := _held(job, "nf4", arch, fabric, capacity)) > capacity:
         return ""
     return (
-        f" Frozen weights are counted in fp32, as software {job.software} loads them; with "
-        f"lora.frozen_dtype: bf16, as torchtune loads them, the fullest GPU would hold {total / GIB:.1f} GiB."
+        " With lora.frozen_dtype: nf4 (QLoRA), which changes the results of training, the fullest GPU would "
+        f"hold {total / GIB:.1f} GiB."
     )
+
+
+def _held(job: TrainingJob, frozen: str, arch: Transformer, fabric: Fabric, capacity: float) -> float:
+    """What the fullest GPU would hold with frozen weights of another type; infinite where none can. [byte]"""
+    assert job.lora is not None
+    other = job.model_copy(update={"lora": job.lora.model_copy(update={"frozen_dtype": frozen})})
+    try:
+        check_adapters(other, arch)
+    except PlanError:
+        return inf
+    return peak_memory(other, arch, fabric, capacity).total
 
 
 def _help(job: TrainingJob, arch: Transformer, fabric: Fabric, capacity: float, server: Server) -> str:

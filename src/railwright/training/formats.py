@@ -14,10 +14,6 @@ DTYPES: tuple[str, ...] = get_args(TrainingJob.model_fields["dtype"].annotation)
 """Number formats that a training job may ask for."""
 
 
-FROZEN_BYTES = {"fp32": 4.0, "bf16": 2.0}
-"""Bytes of a frozen weight by `Lora.frozen_dtype`."""
-
-
 def master_of(job: TrainingJob) -> Literal["fp32", "remainder"]:
     """How a job's master weights are kept: shards that are the fp32 weights themselves leave no remainder."""
     return "fp32" if has_fp32_shards(job) else job.master
@@ -51,7 +47,8 @@ def has_fp32_shards(job: TrainingJob) -> bool:
 
 
 def frozen_bytes(job: TrainingJob) -> float:
-    """Bytes of a weight that LoRA froze in a shard of fp32 ones (`has_fp32_shards`).
+    """Bytes of a weight that LoRA froze, of embedding or head, in a shard of fp32 ones (`has_fp32_shards`);
+    those of layers are the same, or NF4's (`nf4.stored_bytes`).
 
     FSDP shards a parameter in the type it was loaded in, whether it trains or not, and gathers it in that of
     its products (torch/distributed/fsdp/_fully_shard/_fsdp_param.py, init_dtype_attrs, all_gather_inputs).
@@ -60,9 +57,10 @@ def frozen_bytes(job: TrainingJob) -> float:
     training.dtype).  `Lora.frozen_dtype` bf16 is torchtune's (recipes/configs/llama3_1/70B_lora.yaml, dtype),
     and Hugging Face's Trainer's over a model loaded in bf16: Accelerate makes fp32 of weights that train
     (accelerator.py, prepare_model; of FSDP2 in utils/fsdp_utils.py, where older releases did so of all).
+    DeepSpeed's ZeRO engine holds all weights in 16 bits.
     """
-    narrow = job.lora is not None and job.lora.frozen_dtype == "bf16"
-    return FROZEN_BYTES["bf16" if narrow else "fp32"]
+    narrow = job.lora is not None and job.lora.frozen_dtype in ("bf16", "nf4")
+    return 2.0 if narrow or era_of(job).zero_engine else 4.0
 
 
 def check_formats(job: TrainingJob) -> None:

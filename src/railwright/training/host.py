@@ -20,7 +20,7 @@ from railwright.model.operators import LayerOperators, second_block
 from railwright.model.recompute import LATENT, STORING
 from railwright.training.constants import constant
 from railwright.training.lanes import PASSED_ON, Task
-from railwright.training.lora import DROPOUT, SCALE, SUM, THIN
+from railwright.training.lora import DEQUANTISED, DROPOUT, SCALE, SUM, THIN, WIDENED_BY
 
 Launcher = Literal["python", "inductor", "native"]
 """What launches a layer's kernels: PyTorch's modules one by one, the wrapper that torch.compile wrote of the
@@ -232,6 +232,8 @@ def _seconds(operator: Operator, cpu: float, factor: float, name: str) -> float:
             return 0.0
         plain = operator.launches - operator.tuned
         calls = min(plain, 1) if _in_a_row(operator, name) else plain
+        if operator.name.endswith(DEQUANTISED):
+            calls = plain // WIDENED_BY
         tuned = operator.tuned * constant("host_tuned_seconds")
         return cpu * (one * (factor * calls + plain - calls) + tuned)
     if operator.kind == "attention" and not operator.launches:

@@ -34,6 +34,7 @@ from railwright.training.placement import Groups, place
 from railwright.training.result import HostMemory
 from railwright.training.sizes import Sizes
 from railwright.training.stages import StageShape, shapes_of
+from railwright.training.states import frozen_shard
 from railwright.units import GIB
 
 FP32 = 4.0
@@ -143,11 +144,11 @@ def _states(job: TrainingJob, arch: Transformer, fabric: Fabric, shape: StageSha
         updated["gradients"] *= (FP32 + ELEMENT) / FP32  # in 16 bits, and widened for the step
     if not weights_on_host(job):
         return {"master weights": rounded * FP32 * trained} | updated
+    frozen = frozen_shard(job, shape, frozen_bytes(job), over, of_experts)
     if engine:
-        whole = shape.dense_total / over + shape.expert_total / of_experts
-        return {"master weights": rounded * FP32 * trained, "weights": rounded * ELEMENT * whole} | updated
-    frozen = shape.dense_total / over + shape.expert_total / of_experts - trained
-    return {"weights": rounded * (FP32 * trained + frozen_bytes(job) * frozen)} | updated
+        weights = rounded * (ELEMENT * trained + frozen)
+        return {"master weights": rounded * FP32 * trained, "weights": weights} | updated
+    return {"weights": rounded * (FP32 * trained + frozen)} | updated
 
 
 def _rounding(job: TrainingJob, arch: Transformer, shape: StageShape, over: int, shard: float) -> float:

@@ -21,6 +21,7 @@ from railwright.training.eras import eager_parts, era_of, loss_of
 from railwright.training.fused import fused_by, summing_gradients
 from railwright.training.input_casts import casts_inputs, with_gathered_casts, with_input_casts
 from railwright.training.lora import linears, with_adapters
+from railwright.training.nf4 import is_nf4, with_dequantised
 from railwright.training.one_copy import ACTIVATIONS, has_one_copy, with_one_copy
 from railwright.training.packing import attended, samples_of
 from railwright.training.recompute import needed
@@ -69,7 +70,8 @@ def operators_of(job: TrainingJob, arch: Transformer, kind: Layer, gpu: Gpu) -> 
     if job.lora is None:
         return operators
     apart, compiled = linears(made_as(arch, kind), era_of(job).adapts_apart), era_of(job).launcher != "python"
-    return with_adapters(operators, job, product_dtype(job), apart, compiled)
+    adapted = with_adapters(operators, job, product_dtype(job), apart, compiled)
+    return with_dequantised(adapted, operators, job, gpu, apart) if is_nf4(job) else adapted
 
 
 def unfused_of(job: TrainingJob, arch: Transformer) -> tuple[Part, ...]:

@@ -42,6 +42,17 @@ Sources: NeMo 8cfedd7, collections/llm/peft/lora.py (LoRALinear) and peft/utils.
 Megatron-Bridge 067f987, the same files, PEFT's lora.Linear; of the gradients Transformer Engine 2.2,
 pytorch/module/layernorm_linear.py (dgrad + grad_outputs[1]), and autograd else."""
 
+DEQUANTISED = ", dequantised"
+"""End of the names of the kernels that make 16 bits of a product's frozen weight (`nf4`); what stands before
+it is the product's."""
+
+WIDENED_BY = 3
+"""Kernels that one call of bitsandbytes launches for that: of scales, their mean and the weight itself.
+Source: bitsandbytes, functional.py, dequantize_4bit (quant_state.nested)."""
+
+EXPERTS_UP = "experts up"
+"""First product of routed experts, which has no adapter."""
+
 Apart = Mapping[str, int]
 """Products in whose place stand several linear layers, each with an adapter of its own, and how many."""
 
@@ -66,7 +77,7 @@ def linears(arch: Transformer, apart: bool) -> Apart:
     if not apart:
         return {}
     found = {"qkv projection": 2 if arch.shared_values else 3}
-    return found | (dict.fromkeys(PRODUCTS["mlp up"], 2) if arch.gated else {})
+    return found | (dict.fromkeys((*PRODUCTS["mlp up"], EXPERTS_UP), 2) if arch.gated else {})
 
 
 def input_ranks(job: TrainingJob, target: LoraTarget) -> int:

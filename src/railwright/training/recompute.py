@@ -19,8 +19,10 @@ from railwright.training.route import Chunk
 from railwright.training.schedule import route_of
 from railwright.training.stages import layers_per_piece
 
-BESIDE = re.compile(" (input cast|adapter dropout|adapter in|adapter out|adapter scale|adapter sum)$")
-"""Ends of the names of what runs in front of a product (`casts`, `lora`)."""
+BESIDE = re.compile(
+    "( (input cast|adapter dropout|adapter in|adapter out|adapter scale|adapter sum)|, dequantised)$"
+)
+"""Ends of the names of what runs in front of a product (`casts`, `lora`, `nf4`)."""
 
 
 @dataclass(frozen=True)

@@ -22,9 +22,10 @@ from railwright.training.casts import narrow_gathers
 from railwright.training.chain import NO_COPIES, woven
 from railwright.training.communication import WEIGHT_BYTES, Prices, gradient_bytes
 from railwright.training.eras import era_of
-from railwright.training.formats import frozen_bytes, has_fp32_shards
+from railwright.training.formats import frozen_bytes
 from railwright.training.hosted import ranks_together, weights_on_host
 from railwright.training.lanes import Task
+from railwright.training.nf4 import gathered_bytes, stored_bytes
 from railwright.training.offload import HOST_SUM, host_copy, host_link
 from railwright.training.placement import GroupKind
 from railwright.training.route import Chunk
@@ -82,13 +83,18 @@ def units_of(
     (group, across), (of_experts, experts_across) = (shared_by(kind, sizes) for kind in ("dp", "expert_dp"))
 
     def gathered(unit: int) -> tuple[Task, ...]:
-        dense, expert = held[unit]
-        dense *= narrow_gathers(job) if 0 <= unit < layers else 1.0
+        inside = 0 <= unit < layers
+        frozen = gathered_bytes(job) if inside else WEIGHT_BYTES
+        dense, expert = (
+            trains * WEIGHT_BYTES + (count - trains) * frozen
+            for count, trains in zip(held[unit], trained[unit], strict=True)
+        )
+        dense *= narrow_gathers(job) if inside else 1.0
         return _tasks(
             prices,
             unit,
-            [("dp parameters", "all_gather", dense * WEIGHT_BYTES, group)],
-            [("expert dp parameters", "all_gather", expert * WEIGHT_BYTES, of_experts)],
+            [("dp parameters", "all_gather", dense, group)],
+            [("expert dp parameters", "all_gather", expert, of_experts)],
         )
 
     def reduced(unit: int) -> tuple[Task, ...]:
@@ -109,9 +115,9 @@ def units_of(
 
     def fetched(unit: int) -> float:
         """Weights that train, and as many as the bytes of the frozen ones are."""
-        train = _shard(trained[unit], over)
-        frozen = frozen_bytes(job) if has_fp32_shards(job) else ELEMENT
-        return train + (_shard(held[unit], over) - train) * frozen / shard_bytes(job)
+        train, frozen = _shard(trained[unit], over), frozen_bytes(job)
+        each = stored_bytes(job, frozen) if 0 <= unit < layers else frozen
+        return train + (_shard(held[unit], over) - train) * each / shard_bytes(job)
 
     return Units(
         tuple(order),

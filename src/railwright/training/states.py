@@ -19,6 +19,14 @@ from railwright.training.formats import frozen_bytes, has_fp32_shards, master_of
 from railwright.training.hosted import updates_on_host, weights_on_host
 from railwright.training.muon import ITERATION, MatrixGroup, iteration_bytes, matrix_groups, weights_of
 from railwright.training.narrow_weights import keeps_wide
+from railwright.training.nf4 import (
+    NF4_BYTES,
+    SCALE,
+    gathered_bytes,
+    is_nf4,
+    scales_stay,
+    stored_bytes,
+)
 from railwright.training.sizes import Sizes
 from railwright.training.stages import StageShape
 from railwright.training.zero_engine import SUB_GROUP, bucket_bytes, kept_ahead
@@ -111,6 +119,9 @@ def state_parts(
     narrow = ONE_COPY if one_copy else WEIGHT_BYTES[job.dtype]
     beside = WEIGHT_BYTES["bf16"] * keeps_wide(job, sizes.copies)
     weights = _weights(job, shape, narrow + beside)
+    if is_nf4(job) and layout.zero < 3:
+        # held whole, scales too
+        weights -= (narrow + beside - NF4_BYTES) * _frozen_in_layers(shape)
     parts = {"weights": weights, "gradients": gradient * (dense + expert)}
     wide = has_fp32_shards(job)
     widened = wide and layout.reduce_each
@@ -126,16 +137,17 @@ def state_parts(
     if engine and layout.zero >= 2 and updates_on_host(job):
         parts["gradients"] = 0.0  # they go to the host as they are reduced
     if layout.zero == 3:
-        all_dense, all_expert = shape.dense_total, shape.expert_total
         weight = frozen = ENDS_BYTES
         if wide:
             weight, frozen, master = MASTER_BYTES["fp32"], frozen_bytes(job), 0.0
-        parts["weights"] = weight * shard + frozen * (all_dense / over + all_expert / expert_over - shard)
-        parts[GATHERED] = ENDS_BYTES * _gathered(job, shape, *cut)
+        parts["weights"] = weight * shard + frozen_shard(job, shape, frozen, over, expert_over)
+        parts[GATHERED] = _gathered(job, shape, *cut)
         if wide and not layout.reduce_each and gradient == 4.0:
             parts[WAITING] = ENDS_BYTES * min(_largest_unit(shape), dense + expert)
         if weights_on_host(job):
             parts |= _passing(job, shape, over, expert_over)
+        if scales_stay(job):
+            parts["weights"] += SCALE * _frozen_in_layers(shape)
     if runs_engine(job):
         parts |= second_gradients(dense + expert, gradient) | averaged(dense + expert, gradient)
     offload = updates_on_host(job)
@@ -155,6 +167,26 @@ def state_parts(
             together = SUB_GROUP / over if engine and layout.zero == 3 else shard
             parts[COPY] = 4.0 * min(together, shard)
     return parts
+
+
+def frozen_shard(job: TrainingJob, shape: StageShape, wide: float, over: int, expert_over: int) -> float:
+    """What one rank holds of weights that LoRA froze, cut over `over` ranks, those of experts over
+    `expert_over`; without scales that are not cut. [byte]
+
+    wide  bytes of one that is not in 4 bits
+    """
+    frozen = shape.dense_total / over + shape.expert_total / expert_over
+    frozen -= shape.trained_shard(over, expert_over)
+    if not is_nf4(job):
+        return wide * frozen
+    ends = (shape.dense_total - sum(map(sum, shape.dense))) / over
+    return wide * ends + stored_bytes(job, wide) * (frozen - ends)
+
+
+def _frozen_in_layers(shape: StageShape) -> float:
+    """Weights of a stage's layers that LoRA froze."""
+    layers = (size for part in (shape.dense, shape.expert) for chunk in part for size in chunk)
+    return sum(layers) - sum(map(sum, shape.adapters or ()))
 
 
 def unit_waits(job: TrainingJob, states: Mapping[str, float]) -> bool:
@@ -215,12 +247,13 @@ def _passing(job: TrainingJob, shape: StageShape, over: int, expert_over: int) -
     elif frozen != ENDS_BYTES:
         frozen += ENDS_BYTES
     chunks = zip(shape.dense, shape.expert, shape.trained_dense, shape.trained_expert, strict=True)
-    units = [unit for chunk in chunks for unit in zip(*chunk, strict=True)]
-    units += [(end, 0.0, end * (shape.adapters is None), 0.0) for end in (shape.embedding, shape.head) if end]
+    units = [(stored_bytes(job, frozen), *unit) for chunk in chunks for unit in zip(*chunk, strict=True)]
+    ends = (end for end in (shape.embedding, shape.head) if end)
+    units += [(frozen, end, 0.0, end * (shape.adapters is None), 0.0) for end in ends]
     largest = max(
-        frozen * (dense / over + expert / expert_over)
-        + (trains - frozen) * (trained / over + trained_expert / expert_over)
-        for dense, expert, trained, trained_expert in units
+        each * (dense / over + expert / expert_over)
+        + (trains - each) * (trained / over + trained_expert / expert_over)
+        for each, dense, expert, trained, trained_expert in units
     )
     left = {"weights": 0.0, PASSING: largest}
     return left | ({"gradients": 0.0} if job.layout.reduce_each else {})
@@ -228,13 +261,19 @@ def _passing(job: TrainingJob, shape: StageShape, over: int, expert_over: int) -
 
 def _gathered(job: TrainingJob, shape: StageShape, dense: bool, expert: bool) -> float:
     """Parameters that lie whole on a GPU at once: the unit that computes and those gathered ahead of it, or
-    all where they stay after the forward pass.
+    all where they stay after the forward pass. [byte]
 
     dense, expert  whether parameters of either kind are gathered
     """
+    counts = _units(shape, dense, expert)
+    sizes = [ENDS_BYTES * count for count in counts]
+    if is_nf4(job):
+        trained = (size for chunk in shape.trained_dense for size in chunk)
+        for i, thin in enumerate(trained, bool(shape.embedding and dense)):
+            sizes[i] = ENDS_BYTES * thin + gathered_bytes(job) * (counts[i] - thin)
     if era_of(job).zero_engine and job.layout.reshard:
-        return kept_ahead(_units(shape, dense, expert))
-    units = sorted(_units(shape, dense, expert), reverse=True)
+        return kept_ahead(counts, sizes)
+    units = sorted(sizes, reverse=True)
     return sum(units[: 1 + job.overlap.prefetch]) if job.layout.reshard else sum(units)
 
 

@@ -88,20 +88,20 @@ def bucket_bytes(job: TrainingJob) -> float:
     return ELEMENT * BUCKET * (2 if job.overlap.dp else 1)
 
 
-def kept_ahead(units: Sequence[float]) -> float:
-    """Parameters that are there at once under ZeRO-3: at a forward pass's end those whose backward pass comes
-    soon, elsewhere the unit at work.
+def kept_ahead(units: Sequence[float], sizes: Sequence[float]) -> float:
+    """Weights that are there at once under ZeRO-3: at a forward pass's end those whose backward pass comes
+    soon, elsewhere the unit at work. [byte]
 
-    units  parameters of each, in the order of the forward pass
+    units  parameters of each, in the order of the forward pass; sizes  bytes of each
     Source: partitioned_param_coordinator.py, __params_to_release.  Between a unit's two passes those behind
     it run twice.
     """
     kept = after = 0.0
-    for size in reversed(units):
+    for count, size in zip(reversed(units), reversed(sizes), strict=True):
         if 2 * after >= REUSED_WITHIN:
             break
-        kept, after = kept + size, after + size
-    return max([kept, *units])
+        kept, after = kept + size, after + count
+    return max([kept, *sizes])
 
 
 def with_sent_gradients(operators: LayerOperators, job: TrainingJob, hidden: int) -> LayerOperators:

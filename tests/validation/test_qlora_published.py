@@ -1,0 +1,169 @@
+"""Fine-tuning with frozen weights in 4 bits and in 16, against published runs (rules: qlora_published).
+
+No factor was fitted to any of them; docs/training/calibration.md says what is known of the misses.
+"""
+
+from __future__ import annotations
+
+from statistics import fmean
+
+import pytest
+
+from qlora_published import ANSWER, FMS, TORCHTUNE, Run, job_of
+from railwright.catalog import load_catalog
+from railwright.catalog.parts import Catalog
+from railwright.collectives import Machine, NcclSettings
+from railwright.model import count_parameters, load_model
+from railwright.spec.study import Cluster, ComputeNetwork
+from railwright.training import simulate
+from railwright.training.cached import reserved
+from railwright.training.memory import SYSTEM
+from railwright.training.result import StepResult
+
+SERVERS = """
+servers:
+  2x-rtx-4090: {like: workstation-2x-l40s, gpu: rtx-4090, sources: {"*": "memory, two cards in a tower"}}
+"""
+
+PEAKS = {
+    "dgx-a100": "a100-sxm-80",
+    "dgx-a100-40": "a100-sxm-40",
+    "dgx-h100": "h100-sxm",
+    "2x-rtx-4090": "rtx-4090",
+}
+
+DENSE = [run for run in (*FMS, *ANSWER) if "mixtral" not in run.model and "4090" not in run.server]
+EXPERTS = [run for run in FMS if "mixtral" in run.model]
+ADA = [run for run in ANSWER if "4090" in run.server]
+ALONE = [run for run in FMS if not run.sharded]
+
+
+class Predicted:
+    """Steps as they are predicted, each once."""
+
+    def __init__(self, catalog: Catalog) -> None:
+        self.catalog = catalog
+        self._machines: dict[str, Machine] = {}
+        self._steps: dict[Run, StepResult] = {}
+
+    def machine(self, server: str) -> Machine:
+        if server not in self._machines:
+            network = ComputeNetwork(family="single-switch", switch="qm9700")
+            cluster = Cluster(servers=1, server=server, compute=network)
+            self._machines[server] = Machine.of(cluster, self.catalog, NcclSettings())
+        return self._machines[server]
+
+    def step(self, run: Run) -> StepResult:
+        if run not in self._steps:
+            arch, one = load_model(run.model), self.machine(run.server)
+            self._steps[run] = simulate(job_of(run), arch, one, must_fit=False)
+        return self._steps[run]
+
+    def error(self, run: Run) -> float:
+        """Predicted over published time of a step, less one."""
+        return self.step(run).step_time * run.tokens_s / (run.micro_batch * job_of(run).sequence) - 1
+
+    def tensors(self, run: Run) -> float:
+        """Memory without CUDA's own. [byte]"""
+        memory = self.step(run).memory
+        return memory.total - memory.parts[SYSTEM]
+
+
+@pytest.fixture(scope="module")
+def predicted(tmp_path_factory: pytest.TempPathFactory) -> Predicted:
+    file = tmp_path_factory.mktemp("qlora") / "catalog.yaml"
+    file.write_text(SERVERS, encoding="utf-8")
+    return Predicted(load_catalog(file))
+
+
+@pytest.mark.parametrize("run", [*FMS, *ANSWER], ids=lambda run: run.name)
+def test_rates_are_possible(run: Run) -> None:
+    """Forward, again and the gradient of the input: 6 FLOPs a weight that a token meets."""
+    weights = count_parameters(load_model(run.model)).active
+    peak = load_catalog().gpus[PEAKS[run.server]].peak_flops["bf16"]
+    assert 0.2 < 6 * weights * run.tokens_s / peak < 0.75
+
+
+@pytest.mark.parametrize("run", DENSE, ids=lambda run: run.name)
+def test_steps_of_dense_models_on_a100_and_h100(run: Run, predicted: Predicted) -> None:
+    """14 steps of 7B and 70B, 4 of them with weights in 16 bits: furthest off 15 %."""
+    assert abs(predicted.error(run)) < 0.16
+
+
+def test_they_are_8_percent_off_in_the_mean(predicted: Predicted) -> None:
+    errors = [predicted.error(run) for run in DENSE]
+    assert fmean(map(abs, errors)) == pytest.approx(0.081, abs=0.004)
+    assert fmean(errors) == pytest.approx(0.056, abs=0.004)
+
+
+@pytest.mark.parametrize("run", EXPERTS, ids=lambda run: run.name)
+def test_steps_with_experts_are_too_short(run: Run, predicted: Predicted) -> None:
+    """transformers of 2024 runs them one after the other in a loop of Python's, with a search of its rows for
+    each, in which the host waits; the fewer rows, the more that takes."""
+    assert -0.30 < predicted.error(run) < 0
+
+
+@pytest.mark.parametrize("run", ADA, ids=lambda run: run.name)
+def test_steps_on_a_4090(run: Run, predicted: Predicted) -> None:
+    """As far off as those on A100, with 16 bits and with 4.  When first scored an L40S stood for the kernels
+    of a 4090, and they were 38 to 49 % too long; products measured by others have replaced it."""
+    assert 0.08 < predicted.error(run) < 0.18
+
+
+PAIRS = [
+    (four, wide)
+    for four in (*FMS, *ANSWER)
+    for wide in (*FMS, *ANSWER)
+    if four.nf4
+    and not wide.nf4
+    and (four.source, four.model, four.gpus, four.sharded)
+    == (wide.source, wide.model, wide.gpus, wide.sharded)
+    and (four.micro_batch == wide.micro_batch or four.source == "answer.ai")
+]
+
+
+@pytest.mark.parametrize(("four", "wide"), PAIRS, ids=lambda run: run.name)
+def test_how_much_longer_a_token_takes_than_with_16_bits(four: Run, wide: Run, predicted: Predicted) -> None:
+    """Of dense models within 3.2 points, too little where weights do not cross PCIe: published are 3.0 to 5.4
+    % more, predicted 0.2 to 3.1.  Experts lose in the loop of Python's what gathers in 4 bits gain."""
+    ratio = (1 + predicted.error(four)) / (1 + predicted.error(wide))
+    if "mixtral" in four.model:
+        assert 1.0 < ratio < 1.17
+    else:
+        assert ratio == pytest.approx(1.0, abs=0.033)
+
+
+@pytest.mark.parametrize("run", ALONE, ids=lambda run: run.name)
+def test_memory_of_one_gpu(run: Run, predicted: Predicted) -> None:
+    """Seven peaks of 15 to 63 GiB, with weights in 16 bits and in 4: within 1.4 %."""
+    assert predicted.tensors(run) == pytest.approx(run.allocated, rel=0.014)
+
+
+@pytest.mark.parametrize("run", [run for run in FMS if run.sharded], ids=lambda run: run.name)
+def test_memory_under_fsdp_is_too_little(run: Run, predicted: Predicted) -> None:
+    """Experts in 16 bits, whose shards are most of it, within 1.5 %; the others lack 8 to 24 %.
+
+    4 bytes a logit of that are outputs which Accelerate makes fp32; of Llama 2 70B ten GiB are not known."""
+    wide = "mixtral" in run.model and not run.nf4
+    found = predicted.tensors(run) / run.allocated - 1
+    assert (-0.015 if wide else -0.25) < found < (0.015 if wide else -0.07)
+
+
+@pytest.mark.parametrize("run", ADA, ids=lambda run: run.name)
+def test_segments_on_two_4090(run: Run, predicted: Predicted) -> None:
+    """FSDP1's flat parameters and their copies are not replayed; "copies" are FSDP1's too."""
+    one = predicted.machine(run.server)
+    held = reserved(job_of(run), load_model(run.model), one.network.fabric, predicted.step(run).memory)
+    assert held is not None
+    assert -0.17 < held.reserved / run.reserved - 1 < 0
+
+
+@pytest.mark.parametrize("run", TORCHTUNE, ids=lambda run: run.name)
+def test_torchtunes_memory_is_less_by_its_loss(run: Run, predicted: Predicted) -> None:
+    """It computes logits and loss in eight parts (CEWithChunkedOutputLoss), which no study can say: without
+    what the era's loss holds of logits, 8B and 70B are within 10 %, and 405B, whose recipe has batches of 1
+    where the table says 2, 21 % too high."""
+    logits = predicted.step(run).memory.parts["logits"]
+    whole = predicted.tensors(run)
+    assert whole / run.allocated > 1.14
+    assert (whole - logits) / run.allocated == pytest.approx(1.0, abs=0.21 if "405b" in run.model else 0.10)
