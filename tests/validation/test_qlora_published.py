@@ -86,21 +86,21 @@ def test_rates_are_possible(run: Run) -> None:
 
 @pytest.mark.parametrize("run", DENSE, ids=lambda run: run.name)
 def test_steps_of_dense_models_on_a100_and_h100(run: Run, predicted: Predicted) -> None:
-    """14 steps of 7B and 70B, 4 of them with weights in 16 bits: furthest off 15 %."""
-    assert abs(predicted.error(run)) < 0.16
+    """14 steps of 7B and 70B, 4 of them with weights in 16 bits: furthest off 13 %."""
+    assert abs(predicted.error(run)) < 0.14
 
 
-def test_they_are_8_percent_off_in_the_mean(predicted: Predicted) -> None:
+def test_they_are_5_percent_off_in_the_mean(predicted: Predicted) -> None:
     errors = [predicted.error(run) for run in DENSE]
-    assert fmean(map(abs, errors)) == pytest.approx(0.081, abs=0.004)
-    assert fmean(errors) == pytest.approx(0.056, abs=0.004)
+    assert fmean(map(abs, errors)) == pytest.approx(0.052, abs=0.004)
+    assert fmean(errors) == pytest.approx(-0.009, abs=0.004)
 
 
 @pytest.mark.parametrize("run", EXPERTS, ids=lambda run: run.name)
 def test_steps_with_experts_are_too_short(run: Run, predicted: Predicted) -> None:
     """transformers of 2024 runs them one after the other in a loop of Python's, with a search of its rows for
     each, in which the host waits; the fewer rows, the more that takes."""
-    assert -0.30 < predicted.error(run) < 0
+    assert -0.34 < predicted.error(run) < 0
 
 
 @pytest.mark.parametrize("run", ADA, ids=lambda run: run.name)

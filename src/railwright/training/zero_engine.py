@@ -73,7 +73,7 @@ def check_engine(job: TrainingJob, replicas: int) -> None:
     if layout.zero == 0 and replicas > 1:
         raise PlanError(
             f"{whose}, and layout.zero is 0; set it to the stage of its zero_optimization (1, 2 or 3), or "
-            "software to fsdp-2023 for replicas of PyTorch's DistributedDataParallel."
+            "software to fsdp-2024-eager for replicas of PyTorch's DistributedDataParallel."
         )
     if layout.zero >= 2 and not layout.reduce_each:
         raise PlanError(
