@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import combinations
 from typing import Any, NamedTuple
 
@@ -35,6 +35,10 @@ NARROWER = (
 """How a search is narrowed, which is sent for."""
 
 
+Carries = Callable[[TrainingJob], bool]
+"""Whether the network carries what a job sends."""
+
+
 class Way(NamedTuple):
     """A change of a job: fields of its layout, and its microbatch."""
 
@@ -44,12 +48,18 @@ class Way(NamedTuple):
 
 
 def check_memory(
-    job: TrainingJob, arch: Transformer, fabric: Fabric, capacity: float, server: Server
+    job: TrainingJob,
+    arch: Transformer,
+    fabric: Fabric,
+    capacity: float,
+    server: Server,
+    carries: Carries = lambda job: True,
 ) -> Memory:
     """`peak_memory`, or PlanError with the parts, the excess and the changes that would make it fit.
 
     capacity  memory of a GPU [byte]
     server    whose host takes what is offloaded
+    carries   of what fits, what is told; default: any network carries all
     """
     memory = peak_memory(job, arch, fabric, capacity)
     if memory.total <= capacity:
@@ -60,7 +70,7 @@ def check_memory(
     raise PlanError(
         f"{job.name}: {arch.name} needs {memory.total / GIB:.1f} GiB on its fullest GPU, "
         f"{(memory.total - capacity) / GIB:.1f} GiB more than its {capacity / GIB:.1f} GiB ({parts}); "
-        + _help(job, arch, fabric, capacity, server)
+        + _help(job, arch, fabric, capacity, server, carries)
         + _frozen(job, arch, fabric, capacity)
     )
 
@@ -80,7 +90,9 @@ def _frozen(job: TrainingJob, arch: Transformer, fabric: Fabric, capacity: float
     )
 
 
-def _help(job: TrainingJob, arch: Transformer, fabric: Fabric, capacity: float, server: Server) -> str:
+def _help(
+    job: TrainingJob, arch: Transformer, fabric: Fabric, capacity: float, server: Server, carries: Carries
+) -> str:
     """Neighbouring settings that fit, found by trying them: of each axis the smallest change, and pairs of
     changes where no single one does."""
     sizes = Sizes.of(job, fabric)
@@ -89,11 +101,12 @@ def _help(job: TrainingJob, arch: Transformer, fabric: Fabric, capacity: float, 
         *_axes(job, arch, domain_of(job, fabric)),
         _offloads(job, sizes.copies),
     ]
-    fitting = [found for axis in axes if (found := _first(axis, job, arch, fabric, capacity, server))]
+    room = (arch, fabric, capacity, server, carries)
+    fitting = [found for axis in axes if (found := _first(axis, job, *room))]
     pairs = combinations(axes, 2) if not fitting else ()
     for a, b in pairs:
         both = [_both(one, other) for one in a for other in b]
-        if found := _first(both, job, arch, fabric, capacity, server):
+        if found := _first(both, job, *room):
             fitting.append(found)
         if len(fitting) == MOST:
             break
@@ -108,9 +121,16 @@ def _help(job: TrainingJob, arch: Transformer, fabric: Fabric, capacity: float, 
 
 
 def _first(
-    ways: list[Way], job: TrainingJob, arch: Transformer, fabric: Fabric, capacity: float, server: Server
+    ways: list[Way],
+    job: TrainingJob,
+    arch: Transformer,
+    fabric: Fabric,
+    capacity: float,
+    server: Server,
+    carries: Carries,
 ) -> str:
-    """The first of some changes that fits, with the holes of the allocator; '' where none does."""
+    """The first of some changes that fits, with the holes of the allocator, and that the network carries; ''
+    where none does."""
     for way in ways:
         layout = Layout(**{**job.layout.model_dump(), **way.layout})
         other = job.model_copy(update={"layout": layout, "micro_batch": way.micro_batch})
@@ -124,6 +144,7 @@ def _first(
             memory.total <= capacity
             and is_held(reserved(other, arch, fabric, memory, (memory.stage,)), capacity)
             and fits_host(other, arch, fabric, server)
+            and carries(other)
         ):
             return f"{way.label} ({memory.total / GIB:.1f} GiB)"
     return ""
