@@ -23,7 +23,8 @@ from railwright.training.recompute import has_part
 from railwright.training.result import Memory
 from railwright.training.schedule import schedule_name
 from railwright.training.sizes import Sizes, domain_of
-from railwright.training.stages import largest_piece, quarters
+from railwright.training.stages import largest_piece, quarters, shapes_of
+from railwright.training.states import native_saves
 from railwright.units import GIB
 
 MOST = 6
@@ -72,6 +73,7 @@ def check_memory(
         f"{(memory.total - capacity) / GIB:.1f} GiB more than its {capacity / GIB:.1f} GiB ({parts}); "
         + _help(job, arch, fabric, capacity, server, carries)
         + _frozen(job, arch, fabric, capacity)
+        + _native(job, arch, memory)
     )
 
 
@@ -87,6 +89,19 @@ def _frozen(job: TrainingJob, arch: Transformer, fabric: Fabric, capacity: float
     return (
         f" Frozen weights are counted in fp32, as software {job.software} loads them; with "
         f"lora.frozen_dtype: bf16, as torchtune loads them, the fullest GPU would hold {total / GIB:.1f} GiB."
+    )
+
+
+def _native(job: TrainingJob, arch: Transformer, memory: Memory) -> str:
+    """That a job would fit with weights in NVFP4 alone (`native_saves`); '' where it would not."""
+    less = [native_saves(job, shape) for shape in shapes_of(job, arch)]
+    total = max(stage.total - saved for stage, saved in zip(memory.stages, less, strict=True))
+    if not any(less) or total > memory.capacity:
+        return ""
+    return (
+        " Weights are counted with 16 bits beside their copies in 4, as Megatron-LM keeps them unless it is "
+        "told otherwise; with --fp4-param-gather (since April 2026), which is not modelled, the fullest GPU "
+        f"would hold {total / GIB:.1f} GiB."
     )
 
 
