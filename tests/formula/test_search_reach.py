@@ -112,6 +112,17 @@ def test_what_would_fit_is_what_the_network_carries() -> None:
         assert ways <= found if pxn else found == ways
 
 
+def test_where_nothing_that_fits_is_carried_the_network_is_named() -> None:
+    """70B fits 24 GPUs under ZeRO-3 alone, whose gathers over all of them leave their rails."""
+    own = job(gpus=24, batch=144, sequence=8192)
+    with pytest.raises(PlanError) as refused:
+        simulate(own, load_model("llama-3-70b"), rail_only(pxn=False, servers=3))
+    text = str(refused.value)
+    assert "makes it fit here and is carried by the network; of what would fit, recompute: full with" in text
+    assert "cannot reach" in text
+    assert "more or larger GPUs" not in text
+
+
 def test_the_leanest_is_the_leanest_of_those_that_are_connected() -> None:
     """Experts over all 16 GPUs need least, and their all-to-all crosses rails."""
     axes = {**AXES, "tensor": (2,), "expert": (1, 8), "expert_tensor": (None,), "pipeline": (1,)}

@@ -30,14 +30,17 @@ from railwright.units import GIB
 MOST = 6
 """Ways out that are told."""
 
+TRIED = "tensor, pipeline, schedule, expert, context, zero, shard, recompute, offload or micro_batch"
+"""What is changed to find them."""
+
 NARROWER = (
     "(of many GPUs quicker with `--framework`, what yours runs, or with `--space`, a file of fewer values)"
 )
 """How a search is narrowed, which is sent for."""
 
 
-Carries = Callable[[TrainingJob], bool]
-"""Whether the network carries what a job sends."""
+Uncarried = Callable[[TrainingJob], str]
+"""Why the network does not carry what a job sends; '' where it does."""
 
 
 class Way(NamedTuple):
@@ -54,13 +57,13 @@ def check_memory(
     fabric: Fabric,
     capacity: float,
     server: Server,
-    carries: Carries = lambda job: True,
+    uncarried: Uncarried = lambda job: "",
 ) -> Memory:
     """`peak_memory`, or PlanError with the parts, the excess and the changes that would make it fit.
 
     capacity  memory of a GPU [byte]
     server    whose host takes what is offloaded
-    carries   of what fits, what is told; default: any network carries all
+    uncarried what fits is told where this is ''; default: the network carries all
     """
     memory = peak_memory(job, arch, fabric, capacity)
     if memory.total <= capacity:
@@ -71,7 +74,7 @@ def check_memory(
     raise PlanError(
         f"{job.name}: {arch.name} needs {memory.total / GIB:.1f} GiB on its fullest GPU, "
         f"{(memory.total - capacity) / GIB:.1f} GiB more than its {capacity / GIB:.1f} GiB ({parts}); "
-        + _help(job, arch, fabric, capacity, server, carries)
+        + _help(job, arch, fabric, capacity, server, uncarried)
         + _frozen(job, arch, fabric, capacity)
         + _native(job, arch, memory)
     )
@@ -106,7 +109,12 @@ def _native(job: TrainingJob, arch: Transformer, memory: Memory) -> str:
 
 
 def _help(
-    job: TrainingJob, arch: Transformer, fabric: Fabric, capacity: float, server: Server, carries: Carries
+    job: TrainingJob,
+    arch: Transformer,
+    fabric: Fabric,
+    capacity: float,
+    server: Server,
+    uncarried: Uncarried,
 ) -> str:
     """Neighbouring settings that fit, found by trying them: of each axis the smallest change, and pairs of
     changes where no single one does."""
@@ -116,7 +124,8 @@ def _help(
         *_axes(job, arch, domain_of(job, fabric)),
         _offloads(job, sizes.copies),
     ]
-    room = (arch, fabric, capacity, server, carries)
+    apart: list[str] = []
+    room = (arch, fabric, capacity, server, uncarried, apart)
     fitting = [found for axis in axes if (found := _first(axis, job, *room))]
     pairs = combinations(axes, 2) if not fitting else ()
     for a, b in pairs:
@@ -126,10 +135,14 @@ def _help(
         if len(fitting) == MOST:
             break
     if not fitting:
+        if apart:
+            return (
+                f"no step or two in {TRIED} makes it fit here and is carried by the network; of what "
+                f"would fit, {apart[0]}"
+            )
         return (
-            "no step or two in tensor, pipeline, schedule, expert, context, zero, shard, recompute, offload "
-            f"or micro_batch makes it fit here; `railwright search` tries every layout {NARROWER}. Else use "
-            "more or larger GPUs."
+            f"no step or two in {TRIED} makes it fit here; `railwright search` tries every layout "
+            f"{NARROWER}. Else use more or larger GPUs."
         )
     told = "; ".join(fitting[:MOST])
     return f"what would fit: {told}; `railwright search` finds the fastest that does {NARROWER}."
@@ -142,10 +155,14 @@ def _first(
     fabric: Fabric,
     capacity: float,
     server: Server,
-    carries: Carries,
+    uncarried: Uncarried,
+    apart: list[str],
 ) -> str:
     """The first of some changes that fits, with the holes of the allocator, and that the network carries; ''
-    where none does."""
+    where none does.
+
+    apart  out: changes that fit, and why the network does not carry them
+    """
     for way in ways:
         layout = Layout(**{**job.layout.model_dump(), **way.layout})
         other = job.model_copy(update={"layout": layout, "micro_batch": way.micro_batch})
@@ -159,9 +176,11 @@ def _first(
             memory.total <= capacity
             and is_held(reserved(other, arch, fabric, memory, (memory.stage,)), capacity)
             and fits_host(other, arch, fabric, server)
-            and carries(other)
         ):
-            return f"{way.label} ({memory.total / GIB:.1f} GiB)"
+            told = f"{way.label} ({memory.total / GIB:.1f} GiB)"
+            if not (no := uncarried(other)):
+                return told
+            apart.append(f"{told}: {no}")
     return ""
 
 

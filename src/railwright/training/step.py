@@ -144,16 +144,16 @@ def _memory(
     """Peak memory of GPUs and hosts; `must_fit`: PlanError where it is more than they have."""
     fabric, hbm, server = machine.network.fabric, machine.gpu.hbm_bytes, machine.server
 
-    def carries(other: TrainingJob) -> bool:
+    def uncarried(other: TrainingJob) -> str:
         try:
             if may_refuse(machine):
                 simulate(other, arch, machine, predict=predict, must_fit=False, most_events=0)
-        except PlanError:
-            return False
-        return True
+        except PlanError as no:
+            return str(no)
+        return ""
 
     if must_fit:
-        memory = check_memory(job, arch, fabric, hbm, server, carries)
+        memory = check_memory(job, arch, fabric, hbm, server, uncarried)
         return replace(memory, host=check_host(job, arch, fabric, server, hbm))
     memory = peak_memory(job, arch, fabric, hbm)
     return replace(memory, host=host_memory(job, arch, fabric, server))
