@@ -25,6 +25,35 @@ def test_an_unknown_name_offers_the_nearest():
         load_model("mixtral-8x8b")
 
 
+@pytest.mark.parametrize(
+    ("name", "bundled"),
+    [
+        ("Qwen/Qwen3-32B-FP8", "qwen3-32b"),
+        ("Qwen/Qwen2.5-72B-Instruct-GPTQ-Int4", "qwen2.5-72b"),
+        ("RedHatAI/Meta-Llama-3.1-70B-Instruct-quantized.w8a8", "llama-3.1-70b"),
+        ("unsloth/Meta-Llama-3.1-8B-bnb-4bit", "llama-3.1-8b"),
+        ("zai-org/GLM-4.6-FP8", "glm-4.5"),
+        ("nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-BF16", "nemotron-3-nano-30b-a3b"),
+    ],
+)
+def test_a_checkpoint_in_another_format_is_told_whose_layers_it_has(name, bundled):
+    with pytest.raises(RailwrightError, match=rf"'{name}'; it is the bundled '{bundled}' with its weights"):
+        load_model(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "bundled"),
+    [
+        ("Qwen/Qwen3-30B-A3B-Instruct-2507", "qwen3-30b-a3b"),
+        ("qwen3-235b-a22b-thinking-2507-fp8", "qwen3-235b-a22b"),
+        ("Mistral-7B-Instruct-v0.3", "mistral-7b"),
+    ],
+)
+def test_another_release_is_told_the_nearest_that_is_bundled(name, bundled):
+    with pytest.raises(RailwrightError, match=rf"the nearest that is bundled is '{bundled}', of another rel"):
+        load_model(name)
+
+
 @pytest.mark.parametrize("path", ["./nowhere.json", "/no/such/config.json", "nowhere/"])
 def test_a_missing_file(path):
     with pytest.raises(SpecError, match="no such file"):

@@ -11,7 +11,10 @@ from railwright.model import load_model
 from railwright.spec.lora import Lora
 from railwright.spec.training import TrainingJob
 from railwright.training import simulate
+from railwright.training.fitting import check_memory
+from railwright.training.memory import peak_memory
 from railwright.training.plan import check
+from railwright.units import GIB
 from training_cases import DENSE, MOE, changed, job, machine, priced, refusal, roofline
 
 
@@ -198,6 +201,19 @@ def test_adapters_that_fit_beside_frozen_weights_of_16_bits_are_told_so() -> Non
     with pytest.raises(PlanError) as refused:
         simulate(changed(tuned, sequence=131_072), arch, machine(1, server="server-8x-l40s"))
     assert "16 bits" not in str(refused.value)
+
+
+def test_weights_in_nvfp4_that_would_fit_alone_are_told_so() -> None:
+    """68.5 billion weights of layers on 16 GPUs take 2 bytes less each without 16 bits beside: 8.0 GiB."""
+    arch, where = load_model("llama-3-70b"), machine(4)
+    wanted = job(dtype="nvfp4", tensor=4, pipeline=4, sequence=4096)
+    room = (wanted, arch, where.network.fabric)
+    total = peak_memory(*room, 1e12).total / GIB
+    for less, told in ((7.0, True), (8.5, False)):
+        with pytest.raises(PlanError) as refused:
+            check_memory(*room, (total - less) * GIB, where.server)
+        found = f"which is not modelled, the fullest GPU would hold {total - 7.97:.1f} GiB."
+        assert (found in str(refused.value)) is told
 
 
 def test_a_model_that_does_not_fit_says_what_would() -> None:

@@ -9,6 +9,7 @@ import pytest
 from railwright.catalog import load_catalog
 from railwright.collectives import Machine, NcclSettings
 from railwright.errors import PlanError
+from railwright.model import load_model
 from railwright.search import Space, search
 from railwright.search.space import apply
 from railwright.spec.study import Cluster, ComputeNetwork
@@ -95,6 +96,31 @@ def test_a_space_of_nothing_else_says_so() -> None:
     assert brute(own, where, axes)[1] == 0
     with pytest.raises(PlanError, match=r"the network cannot carry what some group sends; .*cannot reach"):
         search(own, MOE, where, Space(axes), steps=0)
+
+
+def test_what_would_fit_is_what_the_network_carries() -> None:
+    """Of 24 ranks over three servers rings leave their rails; tensor groups that fill a server leave each
+    other rank on a rail of its own."""
+    own = job(gpus=24, batch=144, sequence=8192)
+    arch = load_model("llama3-8b")
+    for pxn, ways in ((True, {"tensor: 2", "zero: 2", "context: 2"}), (False, {"tensor: 8"})):
+        where = rail_only(pxn=pxn, servers=3)
+        with pytest.raises(PlanError, match=r"what would fit: ") as refused:
+            simulate(own, arch, where)
+        told = str(refused.value).split("what would fit: ")[1].split("; `railwright")[0]
+        found = {way.split(" (")[0] for way in told.split("; ")}
+        assert ways <= found if pxn else found == ways
+
+
+def test_where_nothing_that_fits_is_carried_the_network_is_named() -> None:
+    """70B fits 24 GPUs under ZeRO-3 alone, whose gathers over all of them leave their rails."""
+    own = job(gpus=24, batch=144, sequence=8192)
+    with pytest.raises(PlanError) as refused:
+        simulate(own, load_model("llama-3-70b"), rail_only(pxn=False, servers=3))
+    text = str(refused.value)
+    assert "makes it fit here and is carried by the network; of what would fit, recompute: full with" in text
+    assert "cannot reach" in text
+    assert "more or larger GPUs" not in text
 
 
 def test_the_leanest_is_the_leanest_of_those_that_are_connected() -> None:

@@ -26,6 +26,16 @@ def test_distributed_optimizer_reduces_fp32_gradients_and_gathers_bf16_weights(o
     assert sizes["dp parameters"] == pytest.approx(2 * parameters)
 
 
+def test_weights_in_fp8_are_gathered_in_8_bits_but_for_a_host_that_scales_them_at_once() -> None:
+    # Megatron-LM asserts delayed scaling where fp8_param_gather meets an optimizer on the host
+    count = count_parameters(DENSE)
+    ends = count.embedding + count.head
+    for offload, amax, width in (((), "none", 1), (("optimizer",), "stage", 1), (("optimizer",), "none", 2)):
+        wanted = job(dtype="fp8", offload=offload).model_copy(update={"amax_over": amax})
+        gathered = sent(wanted, DENSE)[1]["dp parameters"]
+        assert gathered == pytest.approx(2 * ends + width * (count.total - ends), rel=1e-3)
+
+
 def test_without_zero_gradients_are_all_reduced_and_nothing_gathered() -> None:
     result = simulate(job(zero=0), DENSE, machine(4), predict=priced(50e9), kernel=roofline)
     dp = [c for c in result.collectives if c.kind == "dp"]

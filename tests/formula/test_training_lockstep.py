@@ -10,8 +10,9 @@ import pytest
 from railwright.spec.training import Layout, TrainingJob
 from railwright.training import simulate
 from railwright.training.constants import constant
+from railwright.training.formats import amax_over
 from railwright.training.lanes import Task, run
-from railwright.training.lockstep import MAXIMA, WAIT, amax_over, in_step, without_waits
+from railwright.training.lockstep import MAXIMA, WAIT, in_step, without_waits
 from railwright.training.sizes import Sizes
 from railwright.training.stragglers import pass_wait
 from training_cases import DENSE, MOE, job, machine

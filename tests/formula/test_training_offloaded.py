@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from railwright.model import load_model
 from railwright.model.architecture import Transformer
 from railwright.spec.training import Overlap
-from railwright.training.activations import stage_activations
+from railwright.training.activations import _gradients, layer_kept_parts, stage_activations
+from railwright.training.cached import cached
+from railwright.training.memory import SYSTEM, peak_memory
 from railwright.training.stages import stage_shapes
-from training_cases import DENSE, MOE, job
+from training_cases import DENSE, MOE, job, machine
 
 
 def test_offloaded_layers_leave_every_pass_but_the_one_at_work() -> None:
@@ -61,3 +65,34 @@ def test_offloaded_layers_leave_what_a_pass_keeps_beside_its_layers() -> None:
     (shape,) = stage_shapes(arch, wanted.layout)
     (kept,) = stage_activations(wanted, arch, shape).chunks
     assert kept == pytest.approx(4096 * arch.hidden * (2 + 4 * 2))
+
+
+@pytest.mark.parametrize("dense", [1, 4, 7])
+def test_layers_of_two_kinds_come_back_one_after_another(dense: int) -> None:
+    """Of eight layers the last one stays; a pass has it alone, then two others at a time without it."""
+    arch = replace(MOE, dense_layers=dense)
+    wanted = job(offload=("activations",), expert=2)
+    (shape,) = stage_shapes(arch, wanted.layout)
+    sizes = {kind: sum(layer_kept_parts(wanted, arch, kind, "none").values()) for kind in ("dense", "moe")}
+    found = stage_activations(wanted, arch, shape)
+    beside = {kind: _gradients(wanted, arch, kind) for kind in ("dense", "moe")}
+    kinds = shape.chunks[0].layers
+    assert kinds == ("dense",) * dense + ("moe",) * (8 - dense)
+    # at work with the one before it: the last layer, and any other when that one is over
+    pairs = [(kinds[i], sizes[kinds[i]] + (sizes[kinds[i - 1]] if i else 0.0)) for i in range(8)]
+    assert sum(found.layer_backward.values()) == pytest.approx(
+        max(pair + beside[kind] for kind, pair in pairs) - sizes["moe"]
+    )
+
+
+def test_what_stays_and_comes_back_is_what_a_replay_holds() -> None:
+    arch, fabric = replace(MOE, expert_layers=(0, 1, 5)), machine(4).network.fabric
+    again = {"recompute": "selective", "recompute_modules": ("moe",), "schedule": "gpipe"}
+    wanted = job(
+        gpus=32, sequence=4096, batch=64, pipeline=2, zero=3, offload=("activations",), **again
+    ).model_copy(update={"software": "megatron-2026"})
+    # stages of layers of experts in front of dense ones, 10 % too much where each kind's most was taken
+    for stage in peak_memory(wanted, arch, fabric, 80e9).stages:
+        found = cached(wanted, arch, fabric, stage.stage)
+        assert found is not None
+        assert stage.total - stage.parts[SYSTEM] == pytest.approx(found.allocated, rel=0.03)

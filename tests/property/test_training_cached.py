@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from railwright.errors import PlanError
 from railwright.measure.vtrain import TRACED
-from railwright.model.pattern import layer_kinds
 from railwright.spec.training import Overlap
 from railwright.training.cached import cached
 from railwright.training.eras import eras
@@ -115,9 +114,6 @@ def _replayed(layout, arch, software, dtype, hidden) -> None:  # type: ignore[no
             if eras()[software].deepspeed and (hidden or not plain):
                 # its pipelines have no other order
                 assert found.allocated >= 0.7 * tensors
-            elif "activations" in layout["offload"] and len(set(layer_kinds(arch))) > 1:
-                # the largest layers that may be on their way count together, whichever are
-                assert 0.75 * tensors <= found.allocated <= 1.1 * tensors
             else:
                 # with one or two stages logits of one direction wait beside the other's forward pass
                 few = layout["schedule"].startswith("dualpipe") and layout["pipeline"] <= 2

@@ -89,6 +89,7 @@ def refuse_impossible_layouts(study: Study, file: str) -> None:
 
 def sweeps_that_cannot_run(study: Study, workshop: Workshop) -> list[str]:
     """What `run` says of sweeps that a variant's network or NCCL's settings leave no way."""
+    from railwright.collectives.machine import may_refuse
     from railwright.spec import override
     from railwright.study.evaluate import curve
 
@@ -96,7 +97,7 @@ def sweeps_that_cannot_run(study: Study, workshop: Workshop) -> list[str]:
     variants = [(study.as_written, study), *((v.name, override(study, v.set)) for v in study.variants)]
     for name, one in variants:
         machine = workshop.machine(one)
-        for wanted in one.sweeps if _may_refuse(machine) else ():
+        for wanted in one.sweeps if may_refuse(machine) else ():
             found += [
                 f"{name}: {wanted.op}: {said}"
                 for said in _refusal(curve, machine, wanted.op, (wanted.begin,), name)
@@ -238,27 +239,21 @@ def _check_training(job: TrainingJob, machine: Machine) -> list[str]:
 
 
 def _check_placed(job: TrainingJob, arch: Transformer, machine: Machine) -> None:
+    from railwright.collectives.machine import may_refuse
     from railwright.training.feed import feed_of
     from railwright.training.fitting import check_memory
     from railwright.training.host_memory import check_host
     from railwright.training.placement import place
 
+    if may_refuse(machine):
+        from railwright.training import simulate
+
+        simulate(job, arch, machine, most_events=0)
+        return
     fabric = machine.network.fabric
     check_memory(job, arch, fabric, machine.gpu.hbm_bytes, machine.server)
     check_host(job, arch, fabric, machine.server, machine.gpu.hbm_bytes)
     feed_of(job, arch, place(job, fabric))
-    if _may_refuse(machine):
-        from railwright.training import simulate
-
-        simulate(job, arch, machine, most_events=0)
-
-
-def _may_refuse(machine: Machine) -> bool:
-    """Whether a collective may have no way: two GPUs that do not reach each other, or an algorithm or
-    protocol asked of NCCL that cannot run it.  Only pricing a job's own messages tells."""
-    fabric, asked = machine.network.fabric, machine.nccl
-    cut = fabric.family == "rail-only" or bool((fabric.capacity == 0).any())
-    return cut or (asked.algorithm, asked.protocol) != ("auto", "auto")
 
 
 def _check_serving(job: ServingJob, machine: Machine) -> list[str]:

@@ -71,6 +71,14 @@ class Machine:
         )
 
 
+def may_refuse(machine: Machine) -> bool:
+    """Whether a collective may have no way: two GPUs that do not reach each other, or an algorithm or
+    protocol asked of NCCL that cannot run it.  Only pricing a job's own messages tells."""
+    fabric, asked = machine.network.fabric, machine.nccl
+    cut = fabric.family == "rail-only" or bool((fabric.capacity == 0).any())
+    return cut or (asked.algorithm, asked.protocol) != ("auto", "auto")
+
+
 def is_multiple(network: Network, other: Network, factor: float) -> bool:
     """Whether a network is another one with all links but the scale-up ones `factor` times as fast.
 

@@ -29,6 +29,7 @@ from railwright.model.keys import Keys
 from railwright.model.layer_overrides import KEY, refuse_overrides
 from railwright.model.multimodal import INNER, language_part
 from railwright.model.nearest_families import nearest_families
+from railwright.model.release_names import told, without_endings
 from railwright.model.unread import notes_of, refuse_unread
 from railwright.spec.document import read_json
 
@@ -211,6 +212,9 @@ def _bundled(text: str) -> str:
     found = _find(text)
     if found is None:
         known = bundled_models()
+        for name, *what in without_endings(_last(text)):
+            if bundled := _find(name):
+                raise RailwrightError(f"unknown model '{text}'{told(bundled, *what)}")
         raise RailwrightError(
             f"unknown model '{text}'{nearest(text.rsplit('/', 1)[-1], known) or '.'} "
             f"Give the path of a Hugging Face config.json, or one of: {', '.join(known)}."
@@ -237,11 +241,16 @@ def _names() -> dict[str, str]:
 def _plain(text: str) -> str:
     """Lower case, no organisation, no flavour, only letters, digits and dots: 'Llama-3.1-8B' and
     'meta-llama/Llama-3.1-8B-Instruct' are one name."""
-    name = text.lower().rsplit("/", 1)[-1].replace("_", "-").replace(" ", "-")
+    name = _last(text)
     stripped = True
     while stripped:
         stripped = False
         for flavour in _FLAVOURS:
             if name.endswith(flavour):
                 name, stripped = name.removesuffix(flavour), True
-    return re.sub(r"[^a-z0-9.]", "", name.removeprefix("meta-"))
+    return re.sub(r"[^a-z0-9.]", "", name.removeprefix("meta-").removeprefix("nvidia-"))
+
+
+def _last(text: str) -> str:
+    """Lower case, no organisation, only dashes."""
+    return text.lower().rsplit("/", 1)[-1].replace("_", "-").replace(" ", "-")

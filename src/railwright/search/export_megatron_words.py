@@ -22,9 +22,8 @@ from railwright.search.export_shape import has_biases
 from railwright.search.one_mlp import apart
 from railwright.search.placed import placed_by
 from railwright.spec.training import TrainingJob
-from railwright.training.adam import scales_at_once
+from railwright.training.formats import amax_over, scales_at_once
 from railwright.training.graphs import graphed, ungraphed
-from railwright.training.lockstep import amax_over
 from railwright.training.nf4 import is_nf4
 from railwright.training.schedule import schedule_name
 from railwright.training.shared import hides_behind_shared

@@ -17,7 +17,7 @@ from railwright.search.placed import placed_by
 from railwright.spec.dataset import Data
 from railwright.spec.training import Layout, TrainingJob
 from railwright.training.eras import loss_of
-from railwright.training.lockstep import amax_over
+from railwright.training.formats import amax_over
 from railwright.training.nf4 import is_nf4
 from railwright.training.schedule import route_of, schedule_name
 from railwright.training.shared import hides_behind_shared

@@ -15,8 +15,8 @@ from railwright.search.export_megatron_words import narrow, repeated
 from railwright.spec.training import TrainingJob
 from railwright.training.communication import gradient_type
 from railwright.training.eras import era_of, loss_of
+from railwright.training.formats import amax_over
 from railwright.training.graphs import graphed
-from railwright.training.lockstep import amax_over
 from railwright.training.offload import overlaps_update
 from railwright.training.schedule import FOLDED, in_pairs, schedule_name
 from railwright.training.shared import hides_behind_shared

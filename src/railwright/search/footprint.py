@@ -166,14 +166,17 @@ class Footprint:
         self, setting: Mapping[str, Any], block: Block, shape: StageShape, most_ij: Floats
     ) -> Floats:
         """(i, j) what a layer's backward pass needs beside all activations, at least: what it does in layers
-        of any kind without recomputation, and in the last one of a chunk, when all are there. [byte]
+        of any kind without recomputation or offloaded layers, and in the last one of a chunk, when all are
+        there. [byte]
 
         most_ij  in layers of any kind, all activations beside it
         """
         kinds = tuple(dict.fromkeys(k for c in shape.chunks for k in c.layers))
         if len(kinds) < 2:
             return most_ij
-        found = self._of_layers(setting, block, kinds, ("none",)).layer_b_ij
+        found: Floats = np.zeros(most_ij.shape)
+        if "activations" not in setting["offload"]:
+            found = self._of_layers(setting, block, kinds, ("none",)).layer_b_ij
         for kind in dict.fromkeys(chunk.layers[-1] for chunk in shape.chunks if chunk.layers):
             found = np.maximum(found, self._of_layers(setting, block, (kind,)).layer_b_ij)
         return found

@@ -31,11 +31,12 @@ from railwright.training.activations import layers_away
 from railwright.training.communication import Prices, gradient_bytes, stage_size
 from railwright.training.constants import constant
 from railwright.training.eras import era_of, pace_of
+from railwright.training.formats import amax_over
 from railwright.training.host import relieved
 from railwright.training.host_memory import tensors_of
 from railwright.training.hosted import updates_on_host
 from railwright.training.lanes import LANES, Task
-from railwright.training.lockstep import amax_over, in_step, without_waits
+from railwright.training.lockstep import in_step, without_waits
 from railwright.training.offload import layer_copies, update_on_host
 from railwright.training.placement import GroupKind, Groups, place
 from railwright.training.quick import pass_times

@@ -153,22 +153,23 @@ class Screen:
         able = can_hide_sends(self.pricer.job, block.structure)
         first = block.at((0,) * len(block.choices))
         found = np.zeros((len(laws), len(zeros), len(dps), len(pps)))
-        nearer: dict[tuple[bool, bool, bool], Passes] = {}
+        # passes by what they depend on here: parameters sharded, or as the training room runs them
+        ran: dict[tuple[bool, ...], Passes] = {(True,): sharded, (False,): usual}
         known: dict[tuple[Any, ...], Floats] = {}
         for z, zero in enumerate(zeros):
             for d, overlap_dp in enumerate(dps):
                 setting = {**first, "zero": zero, "overlap_dp": overlap_dp}
                 ends, tied, mirror = self._ends_anywhere(setting, shapes, silent, block.of("offload"))
-                chosen = sharded if zero == 3 else usual
+                chosen: tuple[bool, ...] = (zero == 3,)
                 if staged and zero < 3:
-                    key = (zero == 2, overlap_dp, any(one.beside for one in ends))
-                    if key not in nearer:
-                        nearer[key] = self._nearer(block, usual, setting, key[-1], wanted)
-                    chosen = nearer[key]
+                    disturbed = any(one.beside for one in ends)
+                    chosen = (zero == 2, overlap_dp, disturbed)
+                    if chosen not in ran:
+                        ran[chosen] = self._nearer(block, usual, setting, disturbed, wanted)
                 for s, overlap_pp in enumerate(pps):
-                    asked = (id(chosen), *ends, tied, mirror, overlap_dp, overlap_pp and able)
+                    asked = (chosen, *ends, tied, mirror, overlap_dp, overlap_pp and able)
                     if asked not in known:
-                        seconds = step_time(chosen, ends, tied, mirror, overlap_dp, overlap_pp and able)
+                        seconds = step_time(ran[chosen], ends, tied, mirror, overlap_dp, overlap_pp and able)
                         known[asked] = seconds * (1 - MARGIN)
                     found[:, z, d, s] = known[asked]
         return found

@@ -16,7 +16,7 @@ from railwright.model.pattern import PARTS, Layer, is_routed, made_as
 from railwright.model.sparse_kept import index_logits
 from railwright.model.tensor_lists import BEFORE_EXCHANGE, NARROW_OUTPUT, STORED
 from railwright.spec.training import TrainingJob
-from railwright.training.chunk_activations import Kept, chunk_kept, layer_at_work
+from railwright.training.chunk_activations import AGAIN, OUTPUT_AGAIN, Kept, chunk_kept, layer_at_work
 from railwright.training.constants import constant
 from railwright.training.cut import cut_in_memory
 from railwright.training.deepspeed import (
@@ -39,13 +39,18 @@ from railwright.training.gathers import gathered_whole
 from railwright.training.lora import linears
 from railwright.training.lora_kept import adapters_keep, is_needed, of_mlp
 from railwright.training.nf4 import is_nf4, widest
-from railwright.training.schedule import SHARED, in_pairs, order_name, route_of
+from railwright.training.recompute import layers_again
+from railwright.training.route import Chunk
+from railwright.training.schedule import TOGETHER, in_pairs, order_name, route_of
 from railwright.training.shared import hides_behind_shared
 from railwright.training.sizes import sequence_ranks, tokens_of, weights_cut
 from railwright.training.stages import StageShape
 
 SCORE_BYTES = 4.0
 """Bytes per score of the layer at work: scores and softmax in 16 bits."""
+
+FLOWING, ON_ITS_WAY = "activation gradients", "layer on its way to the host"
+"""Of the parts that a layer's backward pass needs beside what is kept, these two."""
 
 MLP = (
     *("mlp norm output", "mlp up output", "mlp product", "mlp activated"),
@@ -98,7 +103,16 @@ def stage_activations(
         + (sum(embedding_kept(job, arch)) + mask_kept(job) if chunk.embedding else received_kept(job, arch))
         for chunk, each in zip(shape.chunks, layers, strict=True)
     )
-    flowing = max((_gradients(job, arch, kind) for kind in kinds), default=0.0)
+    flowing = {kind: _gradients(job, arch, kind) for kind in kinds}
+    output = _output(job, arch)
+    if "activations" in job.layout.offload and order_name(job) not in TOGETHER:
+        at_work = _sent_at_work(job, arch, shape.chunks, layers, whole, flowing, output)
+    else:
+        at_work = {
+            **layer_at_work(job, arch, shape.chunks, kept, whole, output),
+            FLOWING: max(flowing.values(), default=0.0),
+            ON_ITS_WAY: max(_layer_on_its_way(job, each) for each in layers),
+        }
     head = any(chunk.head for chunk in shape.chunks)
     embedding = any(chunk.embedding for chunk in shape.chunks)
     return StageActivations(
@@ -113,10 +127,8 @@ def stage_activations(
             OUTPUTS: outputs_kept(job, arch) if head else 0.0,
         },
         layer_backward={
-            **layer_at_work(job, arch, shape.chunks, kept, whole, _output(job, arch)),
-            "activation gradients": flowing,
+            **at_work,
             "weight in 16 bits again": max((widened(job, arch, kind) for kind in kinds), default=0.0),
-            "layer on its way to the host": max(_layer_on_its_way(job, each) for each in layers),
         },
         head_backward=head_backward(job, arch, end) if head else {},
         embedding_backward={"gradient of the embedding": end} if end and embedding else {},
@@ -160,9 +172,52 @@ def layers_away(job: TrainingJob, layers: int) -> int:
     return max(min(share, layers - 1), 0)
 
 
+def _sent_at_work(
+    job: TrainingJob,
+    arch: Transformer,
+    chunks: Sequence[Chunk],
+    layers: Sequence[Sequence[float]],
+    whole: Kept,
+    flowing: Kept,
+    output: float,
+) -> dict[str, float]:
+    """What the layer at work holds at most, beside all layers that stay of its pass, where others go to the
+    host and passes run one after another. [byte]
+
+    A layer comes back beside the one behind it; by then those behind that one are over, and what stayed of
+    them counts against it.  So the widest layers to come back, the layer with most computed again and the one
+    with the largest gradients count together only where they are the same.
+
+    layers   what a pass keeps of every layer of each chunk; whole: of one that keeps all
+    flowing  gradients of a layer at work
+    output   as in `layer_at_work`
+    """
+    found = [{FLOWING: 0.0, ON_ITS_WAY: 0.0}]
+    for chunk, each in zip(chunks, layers, strict=True):
+        away, again = layers_away(job, len(each)), layers_again(job, arch, chunk)
+        for i, kind in reversed([*enumerate(chunk.layers)]):
+            parts = {
+                AGAIN: whole[kind] - each[i],
+                OUTPUT_AGAIN: output if i < again else 0.0,
+                FLOWING: flowing[kind],
+                ON_ITS_WAY: sum(each[max(i - 1, 0) : min(i + 1, away)]),
+            }
+            found.append(_less(parts, sum(each[max(i + 1, away) :])))
+    return max(found, key=lambda parts: sum(parts.values()))
+
+
+def _less(parts: Mapping[str, float], gone: float) -> dict[str, float]:
+    """The parts without so much of them, from the first one on."""
+    left = {}
+    for name, size in parts.items():
+        taken = min(size, gone)
+        left[name], gone = size - taken, gone - taken
+    return left
+
+
 def _layer_on_its_way(job: TrainingJob, sizes: list[float]) -> float:
-    """What passes at work hold beyond what is counted of them, the layers that stay (of a forward pass beside
-    a backward one under `paired`, one layer). [byte]
+    """What two passes that run together hold beyond what is counted of them, the layers that stay (of a
+    forward pass under `paired` one layer); nothing of passes without offload. [byte]
 
     Of a pass one layer goes while the next computes, or comes back beside the one behind it, so the two
     largest neighbours are there at most: of two passes together four, or three that take turns in two layers.
@@ -173,9 +228,7 @@ def _layer_on_its_way(job: TrainingJob, sizes: list[float]) -> float:
     counted, pair = sum(sizes[away:]), max(a + b for a, b in pairwise(sizes))
     if in_pairs(job):
         return max((2 * pair if len(sizes) > 2 else pair + max(sizes)) - counted - sizes[away - 1], 0.0)
-    if order_name(job) in SHARED:
-        return max(2 * (pair - counted), 0.0)
-    return max(pair - counted, 0.0)
+    return max(2 * (pair - counted), 0.0)
 
 
 def layer_kept_parts(

@@ -7,8 +7,7 @@ from railwright.spec.training import TrainingJob
 from railwright.training.communication import gradient_bytes, keeps_narrow_weights
 from railwright.training.deepspeed import runs_fp16_optimizer
 from railwright.training.eras import era_of
-from railwright.training.formats import has_fp32_shards, master_of
-from railwright.training.lockstep import amax_over
+from railwright.training.formats import amax_over, has_fp32_shards, master_of, scales_at_once
 
 
 def reads_as_kept(job: TrainingJob) -> bool:
@@ -52,11 +51,6 @@ def adam_types(job: TrainingJob) -> AdamTypes:
         weight = CAST["current" if amax_over(job) == "none" else "delayed"] if narrow else COPIED
     clipped = era_of(job).zero_engine  # unscale_and_clip_grads, whose loss scale is 1 in bf16
     return AdamTypes(gradient, not reads_as_kept(job), master_of(job), moment, weight, clipped)
-
-
-def scales_at_once(job: TrainingJob) -> bool:
-    """Whether a job multiplies in fp8 with scales that are not delayed."""
-    return job.dtype in ("mxfp8", "fp8_block") or (job.dtype == "fp8" and amax_over(job) == "none")
 
 
 def _scaled_at_once(job: TrainingJob) -> bool:

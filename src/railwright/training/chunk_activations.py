@@ -14,6 +14,10 @@ from railwright.training.schedule import in_pairs
 Kept = Mapping[Layer, float]
 """What a layer of each kind keeps. [byte]"""
 
+AGAIN = "layer being recomputed"
+OUTPUT_AGAIN = f"output of the {AGAIN}"
+"""Parts that a layer which is computed again holds beside what was kept of it."""
+
 
 def chunk_kept(job: TrainingJob, arch: Transformer, chunk: Chunk, kept: Kept, whole: Kept) -> list[float]:
     """What a pass keeps of every layer of a chunk, in their order. [byte]
@@ -42,7 +46,7 @@ def layer_at_work(
     if most + output <= 0:
         return {}
     held = output + min(most, 0.0)
-    return {"layer being recomputed": max(most, 0.0), "output of the layer being recomputed": held}
+    return {AGAIN: max(most, 0.0), OUTPUT_AGAIN: held}
 
 
 def _beyond(job: TrainingJob, arch: Transformer, chunk: Chunk, kept: Kept, whole: Kept) -> float | None:

@@ -20,6 +20,7 @@ from railwright.spec.training import TrainingJob
 from railwright.traffic.demand import Communicator
 from railwright.training.contention import NICS, Uses, on_links
 from railwright.training.eras import era_of
+from railwright.training.formats import updates_wide_on_host
 from railwright.training.placement import GroupKind, Groups
 from railwright.training.sizes import tokens_of
 from railwright.training.timeline import Lane
@@ -150,12 +151,14 @@ def keeps_narrow_weights(job: TrainingJob) -> bool:
     """Whether weights of a job's layers are kept in fp8 with a scale per tensor, and cast before a gather.
 
     MXFP8 casts behind it, both ways, from 16 bits in the gradients' buffer; fp8 with a scale per block and
-    NVFP4 keep 16 bits.  Adapters, which alone train beside frozen weights, are never narrow.
+    NVFP4 keep 16 bits, and so does every format beside an optimizer on the host whose scales are not delayed.
+    Adapters, which alone train beside frozen weights, are never narrow.
     Source: Megatron-Bridge, training/mixed_precision.py (fp8_param_gather,
     reuse_grad_buf_for_mxfp8_param_ag); Megatron-LM d98e8a64, core/distributed/param_and_grad_buffer.py,
     group_params_for_buffers (torch.uint8).
     """
-    return job.dtype == "fp8" and era_of(job).framework == "megatron" and job.lora is None
+    narrow = job.dtype == "fp8" and job.lora is None and not updates_wide_on_host(job)
+    return narrow and era_of(job).framework == "megatron"
 
 
 def weight_bytes(job: TrainingJob) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import combinations
 from math import inf
 from typing import Any, NamedTuple
@@ -25,16 +25,24 @@ from railwright.training.recompute import has_part
 from railwright.training.result import Memory
 from railwright.training.schedule import schedule_name
 from railwright.training.sizes import Sizes, domain_of
-from railwright.training.stages import largest_piece, quarters
+from railwright.training.stages import largest_piece, quarters, shapes_of
+from railwright.training.states import native_saves
 from railwright.units import GIB
 
 MOST = 6
 """Ways out that are told."""
 
+TRIED = "tensor, pipeline, schedule, expert, context, zero, shard, recompute, offload or micro_batch"
+"""What is changed to find them."""
+
 NARROWER = (
     "(of many GPUs quicker with `--framework`, what yours runs, or with `--space`, a file of fewer values)"
 )
 """How a search is narrowed, which is sent for."""
+
+
+Uncarried = Callable[[TrainingJob], str]
+"""Why the network does not carry what a job sends; '' where it does."""
 
 
 class Way(NamedTuple):
@@ -46,12 +54,18 @@ class Way(NamedTuple):
 
 
 def check_memory(
-    job: TrainingJob, arch: Transformer, fabric: Fabric, capacity: float, server: Server
+    job: TrainingJob,
+    arch: Transformer,
+    fabric: Fabric,
+    capacity: float,
+    server: Server,
+    uncarried: Uncarried = lambda job: "",
 ) -> Memory:
     """`peak_memory`, or PlanError with the parts, the excess and the changes that would make it fit.
 
     capacity  memory of a GPU [byte]
     server    whose host takes what is offloaded
+    uncarried what fits is told where this is ''; default: the network carries all
     """
     memory = peak_memory(job, arch, fabric, capacity)
     if memory.total <= capacity:
@@ -62,8 +76,9 @@ def check_memory(
     raise PlanError(
         f"{job.name}: {arch.name} needs {memory.total / GIB:.1f} GiB on its fullest GPU, "
         f"{(memory.total - capacity) / GIB:.1f} GiB more than its {capacity / GIB:.1f} GiB ({parts}); "
-        + _help(job, arch, fabric, capacity, server)
+        + _help(job, arch, fabric, capacity, server, uncarried)
         + _frozen(job, arch, fabric, capacity)
+        + _native(job, arch, memory)
     )
 
 
@@ -98,7 +113,27 @@ def _held(job: TrainingJob, frozen: str, arch: Transformer, fabric: Fabric, capa
     return peak_memory(other, arch, fabric, capacity).total
 
 
-def _help(job: TrainingJob, arch: Transformer, fabric: Fabric, capacity: float, server: Server) -> str:
+def _native(job: TrainingJob, arch: Transformer, memory: Memory) -> str:
+    """That a job would fit with weights in NVFP4 alone (`native_saves`); '' where it would not."""
+    less = [native_saves(job, shape) for shape in shapes_of(job, arch)]
+    total = max(stage.total - saved for stage, saved in zip(memory.stages, less, strict=True))
+    if not any(less) or total > memory.capacity:
+        return ""
+    return (
+        " Weights are counted with 16 bits beside their copies in 4, as Megatron-LM keeps them unless it is "
+        "told otherwise; with --fp4-param-gather (since April 2026), which is not modelled, the fullest GPU "
+        f"would hold {total / GIB:.1f} GiB."
+    )
+
+
+def _help(
+    job: TrainingJob,
+    arch: Transformer,
+    fabric: Fabric,
+    capacity: float,
+    server: Server,
+    uncarried: Uncarried,
+) -> str:
     """Neighbouring settings that fit, found by trying them: of each axis the smallest change, and pairs of
     changes where no single one does."""
     sizes = Sizes.of(job, fabric)
@@ -107,28 +142,45 @@ def _help(job: TrainingJob, arch: Transformer, fabric: Fabric, capacity: float, 
         *_axes(job, arch, domain_of(job, fabric)),
         _offloads(job, sizes.copies),
     ]
-    fitting = [found for axis in axes if (found := _first(axis, job, arch, fabric, capacity, server))]
+    apart: list[str] = []
+    room = (arch, fabric, capacity, server, uncarried, apart)
+    fitting = [found for axis in axes if (found := _first(axis, job, *room))]
     pairs = combinations(axes, 2) if not fitting else ()
     for a, b in pairs:
         both = [_both(one, other) for one in a for other in b]
-        if found := _first(both, job, arch, fabric, capacity, server):
+        if found := _first(both, job, *room):
             fitting.append(found)
         if len(fitting) == MOST:
             break
     if not fitting:
+        if apart:
+            return (
+                f"no step or two in {TRIED} makes it fit here and is carried by the network; of what "
+                f"would fit, {apart[0]}"
+            )
         return (
-            "no step or two in tensor, pipeline, schedule, expert, context, zero, shard, recompute, offload "
-            f"or micro_batch makes it fit here; `railwright search` tries every layout {NARROWER}. Else use "
-            "more or larger GPUs."
+            f"no step or two in {TRIED} makes it fit here; `railwright search` tries every layout "
+            f"{NARROWER}. Else use more or larger GPUs."
         )
     told = "; ".join(fitting[:MOST])
     return f"what would fit: {told}; `railwright search` finds the fastest that does {NARROWER}."
 
 
 def _first(
-    ways: list[Way], job: TrainingJob, arch: Transformer, fabric: Fabric, capacity: float, server: Server
+    ways: list[Way],
+    job: TrainingJob,
+    arch: Transformer,
+    fabric: Fabric,
+    capacity: float,
+    server: Server,
+    uncarried: Uncarried,
+    apart: list[str],
 ) -> str:
-    """The first of some changes that fits, with the holes of the allocator; '' where none does."""
+    """The first of some changes that fits, with the holes of the allocator, and that the network carries; ''
+    where none does.
+
+    apart  out: changes that fit, and why the network does not carry them
+    """
     for way in ways:
         layout = Layout(**{**job.layout.model_dump(), **way.layout})
         other = job.model_copy(update={"layout": layout, "micro_batch": way.micro_batch})
@@ -143,7 +195,10 @@ def _first(
             and is_held(reserved(other, arch, fabric, memory, (memory.stage,)), capacity)
             and fits_host(other, arch, fabric, server)
         ):
-            return f"{way.label} ({memory.total / GIB:.1f} GiB)"
+            told = f"{way.label} ({memory.total / GIB:.1f} GiB)"
+            if not (no := uncarried(other)):
+                return told
+            apart.append(f"{told}: {no}")
     return ""
 
 

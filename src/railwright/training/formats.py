@@ -38,6 +38,27 @@ def _has(gpu: Gpu, dtype: str) -> bool:
         return False
 
 
+def amax_over(job: TrainingJob) -> Literal["stage", "tensor", "none"]:
+    """The ranks that agree on maxima of fp8 tensors (`lockstep`): as the job says, else as its era does; none
+    without fp8."""
+    if job.dtype != "fp8":
+        return "none"
+    return job.amax_over or era_of(job).amax_over
+
+
+def scales_at_once(job: TrainingJob) -> bool:
+    """Whether a job multiplies in fp8 with scales that are not delayed."""
+    return job.dtype in ("mxfp8", "fp8_block") or (job.dtype == "fp8" and amax_over(job) == "none")
+
+
+def updates_wide_on_host(job: TrainingJob) -> bool:
+    """Whether an optimizer on the host wants Megatron's weights in 16 bits: unless scaling is delayed.
+
+    Source: Megatron-LM d98e8a6, megatron/training/arguments.py, validate_args (optimizer_cpu_offload).
+    """
+    return "optimizer" in job.layout.offload and scales_at_once(job)
+
+
 def has_fp32_shards(job: TrainingJob) -> bool:
     """Whether a job's shards of the parameters are its fp32 master weights (PyTorch FSDP, mixed precision).
 

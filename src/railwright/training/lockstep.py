@@ -31,7 +31,7 @@ from typing import Literal
 from railwright.spec.training import TrainingJob
 from railwright.training.communication import Prices
 from railwright.training.constants import constant
-from railwright.training.eras import era_of
+from railwright.training.formats import amax_over
 from railwright.training.lanes import Task, is_ahead
 from railwright.training.placement import GroupKind
 from railwright.training.sizes import Sizes
@@ -50,13 +50,6 @@ ENTRIES: dict[Way, int] = {"forward": 3, "backward": 2}
 pytorch/module/base.py, set_meta_tensor."""
 
 GROUPS: dict[str, GroupKind] = {"stage": "stage", "tensor": "tp"}
-
-
-def amax_over(job: TrainingJob) -> Literal["stage", "tensor", "none"]:
-    """The ranks that agree on maxima: as the job says, else as its era does; none without fp8."""
-    if job.dtype != "fp8":
-        return "none"
-    return job.amax_over or era_of(job).amax_over
 
 
 def in_step(job: TrainingJob, sizes: Sizes) -> int:

@@ -9,7 +9,7 @@ from railwright.model.flops import value_width
 from railwright.model.narrow import Scaling
 from railwright.spec.training import TrainingJob
 from railwright.training.eras import era_of
-from railwright.training.lockstep import amax_over
+from railwright.training.formats import amax_over
 
 BLOCK = 32
 """Elements that share a scale in MXFP8 (OCP Microscaling Formats, version 1.0)."""

@@ -10,8 +10,8 @@ mixed_precision.py and config.py, which have both in their recipes (`training.st
 from __future__ import annotations
 
 from railwright.spec.training import TrainingJob
-from railwright.training.adam import scales_at_once
 from railwright.training.eras import era_of
+from railwright.training.formats import updates_wide_on_host
 
 FORMATS = ("fp8", "mxfp8")
 """Number formats whose weights Megatron's recipes keep without 16 bits beside them."""
@@ -32,7 +32,7 @@ def widened(job: TrainingJob, copies: int) -> str:
         return ""
     if job.layout.zero == 0 and copies > 1 and not job.lora:  # nobody updates frozen ones
         return "without the distributed optimizer"
-    if "optimizer" in job.layout.offload and scales_at_once(job):
+    if updates_wide_on_host(job):
         return "beside an offloaded optimizer, unless scaling is delayed"
     return ""
 

@@ -214,6 +214,19 @@ def cached_weights(job: TrainingJob, shape: StageShape) -> float:
     return _weights(job, shape, made) - _weights(job, shape, 0.0)
 
 
+def native_saves(job: TrainingJob, shape: StageShape) -> float:
+    """What a stage's weights in NVFP4 would take less without 16 bits beside them. [byte]
+
+    Not what is counted: Megatron-LM has `fp4_param_gather` since e1db4a03 (14 April 2026), for experts later,
+    and only an argument turns it on, or Megatron-Bridge's `bf16_with_nvfp4_mixed` (ecbd4ead; NeMo 26.04.01),
+    whose recipes for Nemotron, gpt-oss and DeepSeek-V3 on B200 turn it off again.  Of published NVFP4 steps
+    two ran with it, Llama 3 70B of 26.04.01, which it makes 0.1 % shorter at most.
+    """
+    if job.dtype != "nvfp4" or not 0 < job.layout.zero < 3 or job.lora or not era_of(job).megatron_alone:
+        return 0.0
+    return cached_weights(job, shape) * WEIGHT_BYTES["bf16"] / CACHED_BYTES["nvfp4"]
+
+
 def _mean(groups: tuple[MatrixGroup, ...]) -> float:
     """Weights that Muon updates of one data-parallel rank, in the mean."""
     dense, expert, _ = weights_of(groups)

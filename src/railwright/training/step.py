@@ -12,8 +12,9 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from railwright.collectives import predict as network_predict
-from railwright.collectives.machine import Machine
+from railwright.collectives.machine import Machine, may_refuse
 from railwright.compute import kernel_time, profile_of
+from railwright.errors import PlanError
 from railwright.model.architecture import Operator, Transformer
 from railwright.model.pattern import kind_of
 from railwright.spec.training import TrainingJob
@@ -84,7 +85,7 @@ def simulate(
     fabric = machine.network.fabric
     doubtful = check(job, arch, fabric)
     groups = place(job, fabric)
-    memory = _memory(job, arch, machine, must_fit)
+    memory = _memory(job, arch, machine, must_fit, predict)
     peak = job_peak(machine.gpu, job.dtype)
     pace = pace or pace_of(job, machine.gpu, job_gpus(job, fabric))
     costs = CostModel(
@@ -137,11 +138,22 @@ def _expected(
     return band, (fast,) if fast else ()
 
 
-def _memory(job: TrainingJob, arch: Transformer, machine: Machine, must_fit: bool) -> Memory:
+def _memory(
+    job: TrainingJob, arch: Transformer, machine: Machine, must_fit: bool, predict: Predict | None
+) -> Memory:
     """Peak memory of GPUs and hosts; `must_fit`: PlanError where it is more than they have."""
     fabric, hbm, server = machine.network.fabric, machine.gpu.hbm_bytes, machine.server
+
+    def uncarried(other: TrainingJob) -> str:
+        try:
+            if may_refuse(machine):
+                simulate(other, arch, machine, predict=predict, must_fit=False, most_events=0)
+        except PlanError as no:
+            return str(no)
+        return ""
+
     if must_fit:
-        memory = check_memory(job, arch, fabric, hbm, server)
+        memory = check_memory(job, arch, fabric, hbm, server, uncarried)
         return replace(memory, host=check_host(job, arch, fabric, server, hbm))
     memory = peak_memory(job, arch, fabric, hbm)
     return replace(memory, host=host_memory(job, arch, fabric, server))
