@@ -73,8 +73,9 @@ def exposed_turns(job: TrainingJob, arch: Transformer) -> list[str]:
     (Megatron-FSDP, zero 2 and 3; it asks the model for `build_schedule_plan`, which core/models/gpt has and
     core/models/hybrid has not at d98e8a6, as pretrain_hybrid.py has no `return_schedule_plan`); Transformer
     Engine d0067d0, module/_common.py, WeightGradStore, and module/linear.py and layernorm_linear.py, backward
-    ("Delayed weight grad computation is not supported with Userbuffers"); Megatron-LM, core/extensions/transformer_engine.py, TELayerNormColumnParallelLinear
-    (ub_bulk_wgrad is tp_comm_bulk_wgrad, on unless it is told).
+    ("Delayed weight grad computation is not supported with Userbuffers"); Megatron-LM, core/extensions/
+    transformer_engine.py, TELayerNormColumnParallelLinear (ub_bulk_wgrad is tp_comm_bulk_wgrad, on unless it
+    is told).
     """
     layout = job.layout
     modules = layout.recompute_modules if layout.recompute == "selective" else ()
