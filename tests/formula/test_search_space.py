@@ -62,7 +62,7 @@ def test_part_of_each_server_makes_the_same_space_whether_the_gpus_are_counted_o
     ids=["short sequences", "the job's own", "four sequences", "two"],
 )
 def test_context_ranks_of_short_sequences(batch: int, context: int, sizes: set[int]) -> None:
-    """1,024 tokens are no 4,096 for two ranks; 16 GPUs of which 4 sequences feed as many are another matter."""
+    """1,024 tokens are no 4,096 for two ranks; 16 GPUs that 4 sequences are to feed are another matter."""
     axes = Space.of({"tensor": [1], "pipeline": [1], "context_kind": ["ring"], "placement": ["packed"]})
     found, _ = blocks(axes, job(batch=batch, context=context), DENSE, machine(2).network.fabric)
     # of two sequences 8 ranks each is the least that keeps all GPUs busy

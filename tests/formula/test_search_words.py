@@ -87,6 +87,26 @@ def between(own: TrainingJob, best: TrainingJob, moe: bool = False, wide: bool =
     return explain(one, "", other, 80e9)
 
 
+@pytest.mark.parametrize(("share", "told"), [(0.88, False), (0.96, True)])
+def test_a_layout_that_fills_more_than_published_ones_do_is_told(share: float, told: bool) -> None:
+    own, best = (
+        Candidate(setting_of(j), j, simulate(j, DENSE, machine(2)), 0.0, 0.0)
+        for j in (job(pipeline=2), job())
+    )
+    for before in (own, None):
+        words = [w for w in explain(before, "", best, best.memory / share) if w.startswith("It fills ")]
+        assert len(words) == told
+        assert all("fills 96% of the GPU; nine of ten published jobs fill 89%" in w for w in words)
+
+
+def test_a_gain_is_told_with_how_far_to_trust_it() -> None:
+    """A layout that is faster; none is told of one that is slower, or as fast."""
+    faster = between(job(pipeline=4), job())
+    assert "published pairs of layouts of one job" in faster[1]
+    for words in (between(job(), job(pipeline=4)), between(job(), job())):
+        assert not any("published pairs" in w for w in words)
+
+
 def test_auto_is_the_schedule_it_stands_for() -> None:
     """1F1B as written, auto with 2 virtual stages found: chunks shorten the bubble, from 3 / 16 to 3 / 32."""
     words = between(job(pipeline=4, schedule="1f1b"), job(pipeline=4, virtual_pipeline=2))

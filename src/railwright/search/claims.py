@@ -1,0 +1,31 @@
+"""How much of a claimed gain is in the error of a comparison, and in the choice of the best of many."""
+
+from __future__ import annotations
+
+from math import isinf
+
+from railwright.training.choices import choice
+
+TUNED, MIDDLE, FIFTH = 39, 0.061, 0.198
+"""Published layouts whose publishers chose them for speed, and what searches find beyond them: more steps in
+the same time in the median, and above which a fifth of them lies.  Some of these gains are real.  The best of
+a million predicted layouts is one of those whose errors flatter it, too, so that a search gains something
+over any layout.
+Source: benchmarks/search_recipes.py, 2026-11-28 (docs/training/search.md)."""
+
+
+def trusted(gain: float) -> str:
+    """What a reader should make of a best layout that makes more steps in the same time by `gain`."""
+    pairs = choice(gain)
+    apart = f"{pairs.low:.0%} and more" if isinf(pairs.high) else f"{pairs.low:.0%} to {pairs.high:.0%}"
+    found = (
+        f"Of {pairs.pairs} published pairs of layouts of one job predicted {apart} apart, {pairs.right:.0%} "
+        f"were measured in that order; the measured gain is within {100 * pairs.most:.0f} points of the "
+        "predicted one for 80%."
+    )
+    if gain > FIFTH:
+        return found
+    return (
+        f"{found} Of {TUNED} layouts that their publishers tuned, searches call half at least {MIDDLE:.0%} "
+        f"too slow and a fifth {FIFTH:.0%}: part of such a gain is the choice of the best among many."
+    )
