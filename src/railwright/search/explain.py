@@ -152,7 +152,7 @@ def _full(best: Candidate, capacity: float) -> tuple[str, ...]:
     if filled <= USUAL:
         return ()
     return (
-        f"It fills {filled:.0%} of the GPU; nine of ten published jobs fill {USUAL:.0%} of theirs or less by "
+        f"The best one fills {filled:.0%} of the GPU; nine of ten published jobs fill {USUAL:.0%} of theirs or less by "
         "the same count. Try leaner layouts of the list too.",
     )
 
