@@ -94,7 +94,9 @@ def test_a_layout_that_fills_more_than_published_ones_do_is_told(share: float, t
         for j in (job(pipeline=2), job())
     )
     for before in (own, None):
-        words = [w for w in explain(before, "", best, best.memory / share) if w.startswith("The best one fills ")]
+        words = [
+            w for w in explain(before, "", best, best.memory / share) if w.startswith("The best one fills ")
+        ]
         assert len(words) == told
         assert all("fills 96% of the GPU; nine of ten published jobs fill 89%" in w for w in words)
 

@@ -152,8 +152,8 @@ def _full(best: Candidate, capacity: float) -> tuple[str, ...]:
     if filled <= USUAL:
         return ()
     return (
-        f"The best one fills {filled:.0%} of the GPU; nine of ten published jobs fill {USUAL:.0%} of theirs or less by "
-        "the same count. Try leaner layouts of the list too.",
+        f"The best one fills {filled:.0%} of the GPU; nine of ten published jobs fill {USUAL:.0%} of theirs or "
+        "less by the same count. Try leaner layouts of the list too.",
     )
 
 
