@@ -12,11 +12,13 @@ from typer.testing import CliRunner
 from railwright.cli.main import app
 from railwright.cli.search import _show
 from railwright.search import SearchResult, Space, search
+from railwright.search.claims import launching
 from railwright.search.explain import explain
 from railwright.search.result import Candidate
 from railwright.search.space import setting_of
 from railwright.spec.training import Overlap, TrainingJob
 from railwright.training import simulate
+from railwright.training.timeline import Share
 from railwright.units import show_time
 from search_cases import STUDY
 from training_cases import DENSE, MOE, job, machine
@@ -107,6 +109,19 @@ def test_a_gain_is_told_with_how_far_to_trust_it() -> None:
     assert "published pairs of layouts of one job" in faster[1]
     for words in (between(job(), job(pipeline=4)), between(job(), job())):
         assert not any("published pairs" in w for w in words)
+
+
+@pytest.mark.parametrize(("waits", "after", "told"), [(0.3, 0.1, 1), (0.2, 0.1, 0), (0.3, 0.3, 0)])
+def test_a_gain_over_a_step_of_launches_is_told_as_a_range(waits: float, after: float, told: int) -> None:
+    """0.8 to 1.3 times a step of 2 s beside one of 1 s: 60 to 160 % more steps."""
+    step = simulate(job(), DENSE, machine(2))
+    shares = [(Share("host", took, took),) for took in (2.0 * waits, after)]
+    slow = replace(step, step_time=2.0, shares=shares[0], error_low=0.8, error_high=1.3)
+    fast = replace(step, step_time=1.0, shares=shares[1])
+    own, best = (Candidate(setting_of(job()), job(), one, 0.0, 0.0) for one in (slow, fast))
+    found = launching(own, best)
+    assert len(found) == told
+    assert all("waits for launches in 30% of its step" in w and "60% to 160% more" in w for w in found)
 
 
 def test_auto_is_the_schedule_it_stands_for() -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from math import isinf
 
+from railwright.search.result import Candidate
 from railwright.training.choices import choice
+from railwright.training.constants import DECIDES
 
 TUNED, MIDDLE, FIFTH = 39, 0.061, 0.198
 """Published layouts whose publishers chose them for speed, and what searches find beyond them: more steps in
@@ -12,6 +14,20 @@ the same time in the median, and above which a fifth of them lies.  Some of thes
 a million predicted layouts is one of those whose errors flatter it, too, so that a search gains something
 over any layout.
 Source: benchmarks/search_recipes.py, 2026-11-28 (docs/training/search.md)."""
+
+
+def launching(own: Candidate, best: Candidate) -> tuple[str, ...]:
+    """What a gain over a layout becomes whose GPU waits for launches so much that their error is the step's,
+    where the better one's does not: no published pair is such."""
+    if own.step.launch_share < DECIDES or best.step.launch_share >= DECIDES:
+        return ()
+    low, high = own.step.error_low, own.step.error_high
+    least, most = (own.time * factor / best.time - 1 for factor in (low, high))
+    return (
+        f"The layout as written waits for launches in {own.step.launch_share:.0%} of its step, where "
+        f"predictions are off most: at {low:.2f} to {high:.2f} times its step (80% of measured ones) the "
+        f"best one makes {least:.0%} to {most:.0%} more steps.",
+    )
 
 
 def trusted(gain: float) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from railwright.collectives.machine import Machine
 from railwright.model.architecture import Transformer
 from railwright.search.changes import told
-from railwright.search.claims import trusted
+from railwright.search.claims import launching, trusted
 from railwright.search.reasons import reason
 from railwright.search.result import Candidate
 from railwright.search.walk import Stride
@@ -82,7 +82,7 @@ def explain(
     gained = _gained(own, best, leaner, lean=lean and leaner and not full)
     words = [f"{gained} What changes: {told(own.setting, best.setting)}."]
     if best.time < own.time and not _as_fast(own, best):
-        words.append(trusted(own.time / best.time - 1))
+        words += [trusted(own.time / best.time - 1), *launching(own, best)]
     if len(strides) > 1:
         words.append(_walked(own.time, strides))
     words += _shares(own, best)
@@ -152,8 +152,8 @@ def _full(best: Candidate, capacity: float) -> tuple[str, ...]:
     if filled <= USUAL:
         return ()
     return (
-        f"The best one fills {filled:.0%} of the GPU; nine of ten published jobs fill {USUAL:.0%} of theirs or "
-        "less by the same count. Try leaner layouts of the list too.",
+        f"The best one fills {filled:.0%} of the GPU; nine of ten published jobs fill {USUAL:.0%} of theirs "
+        "or less by the same count. Try leaner layouts of the list too.",
     )
 
 
