@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from railwright.cli.main import app
 from railwright.cli.search import _show
 from railwright.search import SearchResult, Space, search
-from railwright.search.claims import launching
+from railwright.search.claims import launching, spreading
 from railwright.search.explain import explain
 from railwright.search.result import Candidate
 from railwright.search.space import setting_of
@@ -21,7 +21,7 @@ from railwright.training import simulate
 from railwright.training.timeline import Share
 from railwright.units import show_time
 from search_cases import STUDY
-from training_cases import DENSE, MOE, job, machine
+from training_cases import DENSE, MOE, changed, job, machine
 
 WIDE = replace(DENSE, hidden=8192, heads=64, kv_heads=8, head_dim=128, ffn=28672, layers=2)
 
@@ -122,6 +122,20 @@ def test_a_gain_over_a_step_of_launches_is_told_as_a_range(waits: float, after: 
     found = launching(own, best)
     assert len(found) == told
     assert all("waits for launches in 30% of its step" in w and "60% to 160% more" in w for w in found)
+
+
+def test_fewer_experts_of_a_gpu_are_told() -> None:
+    """8 experts over 2 ranks and over 8; with a fixed capacity no GPU gets more than another."""
+    few, many = (
+        Candidate(setting_of(j), j, simulate(j, MOE, machine(2)), 0.0, 0.0)
+        for j in (job(expert=2), job(expert=8))
+    )
+    (told,) = spreading(few, many, MOE)
+    assert "has 1 of 8 experts instead of 4" in told
+    assert not spreading(many, few, MOE)
+    assert not spreading(None, many, MOE)
+    fixed = replace(many, job=changed(many.job, expert_capacity=1.0))
+    assert not spreading(few, fixed, MOE)
 
 
 def test_auto_is_the_schedule_it_stands_for() -> None:

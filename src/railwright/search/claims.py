@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from math import isinf
 
+from railwright.model.architecture import Transformer
 from railwright.search.result import Candidate
 from railwright.training.choices import choice
 from railwright.training.constants import DECIDES
@@ -27,6 +28,19 @@ def launching(own: Candidate, best: Candidate) -> tuple[str, ...]:
         f"The layout as written waits for launches in {own.step.launch_share:.0%} of its step, where "
         f"predictions are off most: at {low:.2f} to {high:.2f} times its step (80% of measured ones) the "
         f"best one makes {least:.0%} to {most:.0%} more steps.",
+    )
+
+
+def spreading(own: Candidate | None, best: Candidate, arch: Transformer) -> tuple[str, ...]:
+    """That fewer experts of a GPU even out less of what routing does, which stays as the job says."""
+    if own is None or not arch.is_moe or best.job.expert_capacity is not None:
+        return ()
+    before, after = (arch.experts // one.job.layout.expert for one in (own, best))
+    if after >= before:
+        return ()
+    return (
+        f"A GPU has {after} of {arch.experts} experts instead of {before}: fewer even out less of what "
+        f"routing does, and expert_imbalance ({best.job.expert_imbalance:g}) is taken to stay.",
     )
 
 
