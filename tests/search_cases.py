@@ -67,6 +67,9 @@ HEADED = replace(
 LATENT_EXPERTS = replace(MOE, attention="mla", q_lora=256, kv_lora=128, rope_dim=32, v_head_dim=64)
 """Latent attention in layers that are all alike, with neither shared experts nor extra layers."""
 
+HYBRID = replace(MOE, pattern=("attention", "experts") * (MOE.layers // 2))
+"""Each block a layer of its own, as Megatron-LM's HybridModel has them."""
+
 CHOOSING = replace(LATENT, index_topk=512, index_heads=8, index_dim=64)
 SHARING = replace(
     CHOOSING,

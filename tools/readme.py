@@ -5,8 +5,8 @@ readme.py write              put `railwright validate`'s table into README.md an
                              it finds of training steps, drawn, into docs/training/validation.md, the
                              example's answer into README.md, the software eras into docs/training/eras.md,
                              whole runs beside what is said of them into docs/training/demand.md,
-                             and the bands of the training families into
-                             src/railwright/training/data/error_band.yaml
+                             and the bands of the training families, and how pairs of layouts compare,
+                             into src/railwright/training/data/error_band.yaml and choices.yaml
 readme.py check              exit 1 if any of them differs from what `write` would put there
 """
 
@@ -29,6 +29,7 @@ README = ROOT / "README.md"
 VALIDATION = ROOT / "docs" / "validation.md"
 TRAINING = ROOT / "docs" / "training"
 BANDS = ROOT / "src" / "railwright" / "training" / "data" / "error_band.yaml"
+CHOICES = BANDS.with_name("choices.yaml")
 EXAMPLE = ROOT / "examples" / "mixtral-240-h100.yaml"
 
 
@@ -183,12 +184,14 @@ def wanted() -> Iterator[tuple[Path, str]]:
     from railwright.measure.training import records
     from railwright.measure.training_bands import bands
     from railwright.measure.training_bars import belonging, ranged
+    from railwright.measure.training_choices import choices
     from railwright.training.constants import band_for
 
     table = validate()
     carried = {r["id"]: r for r in records()}
     yield BANDS, bands(ranged(table.rows, carried), *belonging(carried))
     band_for.cache_clear()
+    yield CHOICES, choices(table.rows, carried)
     result = railwright.run(railwright.load_study(EXAMPLE))
     readme = filled(README.read_text(encoding="utf-8"), "answer", example_answer(result))
     readme = filled(readme, "effects", example_effects(result), fence="")

@@ -10,7 +10,7 @@ from railwright.spec.training import Overlap, TrainingJob
 from railwright.training.doubts import doubts
 from railwright.training.narrow_weights import of_weights
 from railwright.training.unhidden import of_megatron
-from search_cases import LATENT_EXPERTS
+from search_cases import HYBRID, LATENT_EXPERTS
 from training_cases import DENSE, MOE, changed, job
 
 TP, EP, BOTH = Overlap(tp=True), Overlap(ep=True), Overlap(tp=True, ep=True)
@@ -36,8 +36,9 @@ TURNS = "overlap.ep is predicted as asked, but Megatron-LM has no overlap_moe_ex
             job(expert=2, pipeline=2, virtual_pipeline=2, zero=2, overlap=EP),
             [TURNS + "in virtual stages beside zero 2 and 3."],
         ),
+        (HYBRID, job(expert=4, overlap=EP), [TURNS + "in a model of pretrain_hybrid.py."]),
     ],
-    ids=["split", "latent", "split, latent", "recomputed", "both", "sharded"],
+    ids=["split", "latent", "split, latent", "recomputed", "both", "sharded", "hybrid"],
 )
 def test_what_megatron_does_not_hide_is_told(arch: Transformer, wanted: TrainingJob, told: list[str]) -> None:
     assert [one for one in doubts(wanted, arch, 8) if "as asked" in one] == told

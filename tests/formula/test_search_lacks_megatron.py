@@ -10,7 +10,7 @@ import pytest
 from railwright.model.architecture import Transformer
 from railwright.search.frameworks import FRAMEWORKS
 from railwright.spec.training import Overlap
-from search_cases import LATENT_EXPERTS, lacks
+from search_cases import HYBRID, LATENT_EXPERTS, lacks
 from training_cases import DENSE, MOE, changed, job
 
 EP, SP = Overlap(ep=True), {"tensor": 2, "sequence_parallel": True}
@@ -132,6 +132,8 @@ UNBUFFERED = "tensor parallelism hidden beside latent attention"
             {"expert": 4, "overlap": EP},
             "expert all-to-alls hidden beside several layers of multi-token prediction",
         ),
+        (HYBRID, {"expert": 4, "overlap": EP}, "expert all-to-alls hidden in a model of pretrain_hybrid.py"),
+        (HYBRID, {"expert": 4}, ""),
     ],
     ids=str,
 )

@@ -56,6 +56,19 @@ def test_part_of_each_server_makes_the_same_space_whether_the_gpus_are_counted_o
     assert {block.data * block.structure["tensor"] * block.structure["pipeline"] for block in found} == {8}
 
 
+@pytest.mark.parametrize(
+    ("batch", "context", "sizes"),
+    [(64, 1, {1}), (64, 4, {1, 2, 4}), (4, 1, {1, 2, 4}), (2, 1, {1, 2, 4, 8})],
+    ids=["short sequences", "the job's own", "four sequences", "two"],
+)
+def test_context_ranks_of_short_sequences(batch: int, context: int, sizes: set[int]) -> None:
+    """1,024 tokens are no 4,096 for two ranks; 16 GPUs that 4 sequences are to feed are another matter."""
+    axes = Space.of({"tensor": [1], "pipeline": [1], "context_kind": ["ring"], "placement": ["packed"]})
+    found, _ = blocks(axes, job(batch=batch, context=context), DENSE, machine(2).network.fabric)
+    # of two sequences 8 ranks each is the least that keeps all GPUs busy
+    assert {block.structure["context"] for block in found} == {c for c in sizes if 16 // c <= batch}
+
+
 def test_fields_that_allow_only_values_like_the_jobs_own_leave_a_space() -> None:
     """Copies shared by 4 ranks want something sharded, blocking launches nothing hidden: the axes' first
     values, zero 0 and hidden gradients, are refused, and still all layouts with the others are there."""

@@ -12,14 +12,16 @@ from typer.testing import CliRunner
 from railwright.cli.main import app
 from railwright.cli.search import _show
 from railwright.search import SearchResult, Space, search
+from railwright.search.claims import launching, spreading
 from railwright.search.explain import explain
 from railwright.search.result import Candidate
 from railwright.search.space import setting_of
 from railwright.spec.training import Overlap, TrainingJob
 from railwright.training import simulate
+from railwright.training.timeline import Share
 from railwright.units import show_time
 from search_cases import STUDY
-from training_cases import DENSE, MOE, job, machine
+from training_cases import DENSE, MOE, changed, job, machine
 
 WIDE = replace(DENSE, hidden=8192, heads=64, kv_heads=8, head_dim=128, ffn=28672, layers=2)
 
@@ -85,6 +87,55 @@ def between(own: TrainingJob, best: TrainingJob, moe: bool = False, wide: bool =
     arch = MOE if moe else WIDE if wide else DENSE
     one, other = (Candidate(setting_of(j), j, simulate(j, arch, machine(2)), 0.0, 0.0) for j in (own, best))
     return explain(one, "", other, 80e9)
+
+
+@pytest.mark.parametrize(("share", "told"), [(0.88, False), (0.96, True)])
+def test_a_layout_that_fills_more_than_published_ones_do_is_told(share: float, told: bool) -> None:
+    own, best = (
+        Candidate(setting_of(j), j, simulate(j, DENSE, machine(2)), 0.0, 0.0)
+        for j in (job(pipeline=2), job())
+    )
+    for before in (own, None):
+        words = [
+            w for w in explain(before, "", best, best.memory / share) if w.startswith("The best one fills ")
+        ]
+        assert len(words) == told
+        assert all("fills 96% of the GPU; nine of ten published jobs fill 89%" in w for w in words)
+
+
+def test_a_gain_is_told_with_how_far_to_trust_it() -> None:
+    """A layout that is faster; none is told of one that is slower, or as fast."""
+    faster = between(job(pipeline=4), job())
+    assert "published pairs of layouts of one job" in faster[1]
+    for words in (between(job(), job(pipeline=4)), between(job(), job())):
+        assert not any("published pairs" in w for w in words)
+
+
+@pytest.mark.parametrize(("waits", "after", "told"), [(0.3, 0.1, 1), (0.2, 0.1, 0), (0.3, 0.3, 0)])
+def test_a_gain_over_a_step_of_launches_is_told_as_a_range(waits: float, after: float, told: int) -> None:
+    """0.8 to 1.3 times a step of 2 s beside one of 1 s: 60 to 160 % more steps."""
+    step = simulate(job(), DENSE, machine(2))
+    shares = [(Share("host", took, took),) for took in (2.0 * waits, after)]
+    slow = replace(step, step_time=2.0, shares=shares[0], error_low=0.8, error_high=1.3)
+    fast = replace(step, step_time=1.0, shares=shares[1])
+    own, best = (Candidate(setting_of(job()), job(), one, 0.0, 0.0) for one in (slow, fast))
+    found = launching(own, best)
+    assert len(found) == told
+    assert all("waits for launches in 30% of its step" in w and "60% to 160% more" in w for w in found)
+
+
+def test_fewer_experts_of_a_gpu_are_told() -> None:
+    """8 experts over 2 ranks and over 8; with a fixed capacity no GPU gets more than another."""
+    few, many = (
+        Candidate(setting_of(j), j, simulate(j, MOE, machine(2)), 0.0, 0.0)
+        for j in (job(expert=2), job(expert=8))
+    )
+    (told,) = spreading(few, many, MOE)
+    assert "has 1 of 8 experts instead of 4" in told
+    assert not spreading(many, few, MOE)
+    assert not spreading(None, many, MOE)
+    fixed = replace(many, job=changed(many.job, expert_capacity=1.0))
+    assert not spreading(few, fixed, MOE)
 
 
 def test_auto_is_the_schedule_it_stands_for() -> None:

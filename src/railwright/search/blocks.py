@@ -42,7 +42,7 @@ from railwright.training.stages import largest_piece
 
 TOKENS_PER_CONTEXT_RANK = 4096
 """By default context parallelism leaves a rank at least this many tokens of a sequence; below, attention is
-too small a part of a layer for its exchange to pay."""
+too small a part of a layer for its exchange to pay, unless nothing else is left to share out."""
 
 ALONE = ("auto", "1f1b")
 """Schedules that one stage is under: a pass after the other."""
@@ -122,7 +122,10 @@ def _structures(
 
 
 def _contexts(job: TrainingJob, gpus: int) -> list[int]:
-    return [c for c in divisors(gpus) if c == 1 or job.sequence // c >= TOKENS_PER_CONTEXT_RANK]
+    """Context sizes by default: more where GPUs outnumber the sequences of a step, which then have to be cut
+    or to pass through stages, and up to the job's own."""
+    most = max(job.sequence // TOKENS_PER_CONTEXT_RANK, gpus // job.global_batch, job.layout.context)
+    return [c for c in divisors(gpus) if c <= most or c == 1]
 
 
 def _cuts(space: Space, arch: Transformer, pipeline: int) -> Iterator[dict[str, Any]]:

@@ -9,6 +9,7 @@ from railwright.collectives.machine import Machine
 from railwright.errors import PlanError
 from railwright.model.architecture import Transformer
 from railwright.search.branch import Progress, Run
+from railwright.search.claims import spreading
 from railwright.search.explain import explain, loading
 from railwright.search.frameworks import Framework, framework_named
 from railwright.search.front import left_out, unbeaten
@@ -79,6 +80,7 @@ def search(
         *filter(None, (told,)),
         *(spread_lacks(run.blocks, run.memory, only, job, arch) if only else ()),
         *explain(own, refused, best[0], machine.gpu.hbm_bytes, strides, objective == "memory"),
+        *spreading(own, best[0], arch),
         *loading(best[0], arch, machine),
         *untold(best[0], arch, space, machine.network.fabric, lean=objective == "memory"),
         *_lacks(own, best[0], only, arch, machine),

@@ -33,6 +33,7 @@ from railwright.training.exchange import Exchange
 from railwright.training.gathers import input_share
 from railwright.training.recompute import Again, part_of
 from railwright.training.shared import hides_behind_shared
+from railwright.training.unhidden import casts_first, sums_first
 from railwright.training.weights import AGAIN, LAST_WEIGHTS, MIXERS
 
 RECOMPUTED = "recomputed "
@@ -63,6 +64,8 @@ class Blocks:
         self.joined = arch.parallel_blocks
         self.drops = not era_of(job).repeats and arch.norms_per_layer <= 2
         self.beside = job.overlap.tp or (era_of(job).async_linear and not job.launch_blocking)
+        self.hides_gathers = self.beside and not casts_first(job)
+        self.summed = sums_first(job, arch)
 
     def forward(self, chain: Chain, kind: Layer, again: str = "") -> None:
         """A whole layer; `again` is what the names of its tasks begin with where it is computed again.
@@ -266,8 +269,16 @@ class Blocks:
         if again and whole and cost.learns and cost.name not in STAYING:
             gathering = self.exchange.gathering(AGAIN, width, again)
         if self.beside:
-            chain.beside(gathering, name, kind, cost.input)
-            chain.beside(self.exchange.reduction(width), name, kind, weight)
+            if self.hides_gathers:
+                chain.beside(gathering, name, kind, cost.input)
+            else:
+                chain.communicate(gathering)
+                self.compute(chain, name, kind, cost.input)
+            if cost.name in self.summed:
+                self.compute(chain, name, kind, weight)
+                chain.communicate(self.exchange.reduction(width))
+            else:
+                chain.beside(self.exchange.reduction(width), name, kind, weight)
             return
         chain.communicate(gathering)
         self.compute(chain, name, kind, cost.input)
@@ -300,7 +311,7 @@ class Blocks:
     ) -> None:
         """Under sp: an all-gather into the product that follows it."""
         comm = self.exchange.gathering(width=width, share=share) if self.sp else NOTHING
-        if self.job.overlap.tp and seconds:
+        if self.job.overlap.tp and self.hides_gathers and seconds:
             chain.gather_into(comm, name, kind, seconds, self.tp)
         else:
             chain.communicate(comm)

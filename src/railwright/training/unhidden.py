@@ -1,9 +1,11 @@
-"""What Megatron-LM leaves exposed of what a job's `overlap` asks it to hide, and where."""
+"""What Megatron-LM and PyTorch leave exposed of what a job's `overlap` asks them to hide, and where."""
 
 from __future__ import annotations
 
 from railwright.model.architecture import Transformer
+from railwright.model.pattern import is_hybrid
 from railwright.spec.training import TrainingJob
+from railwright.training.casts import JOINED
 from railwright.training.eras import era_of
 from railwright.training.schedule import in_pairs
 
@@ -35,6 +37,31 @@ def hides_products(job: TrainingJob, arch: Transformer) -> bool:
     return job.overlap.tp and job.layout.tensor > 1 and not exposed_products(job, arch)
 
 
+def sums_first(job: TrainingJob, arch: Transformer) -> tuple[str, ...]:
+    """Column-parallel products for whose inputs' gradients no product hides the reduction, although
+    `overlap.tp` asks for it: PyTorch's asynchronous tensor parallelism puts a reduction behind the one
+    product that makes what is reduced, and these gradients are sums, of queries, keys and values, and of
+    gate and up.
+
+    Source: PyTorch 6b87787d, torch/_inductor/fx_passes/micro_pipeline_tp.py, fuse_matmul_reduce_scatter
+    ("no producer matmul found"); torchtitan 0.2, models/llama3/infra/parallelize.py, apply_non_moe_tp
+    (PrepareModuleInput gathers once in front of wq, wk and wv, and of w1 and w3).
+    """
+    if era_of(job).launcher != "inductor":
+        return ()
+    return tuple(name for name in JOINED if arch.gated or name == "qkv projection")
+
+
+def casts_first(job: TrainingJob) -> bool:
+    """Whether no product hides what tensor-parallel ranks gather, although `overlap.tp` asks for it: with
+    scales per row torchao gathers 16 bits and casts what arrives (`gathers`), and PyTorch's asynchronous
+    tensor parallelism hides a gather behind products that read it as it is.
+
+    Source: as of `sums_first`, _find_consumer_matmuls.
+    """
+    return era_of(job).launcher == "inductor" and job.dtype == "fp8_rowwise"
+
+
 def exposed_turns(job: TrainingJob, arch: Transformer) -> list[str]:
     """Where passes do not take turns, which hides what their experts exchange: Megatron has no
     overlap_moe_expert_parallel_comm.
@@ -43,10 +70,12 @@ def exposed_turns(job: TrainingJob, arch: Transformer) -> list[str]:
     (`training.stage`: weight gradients of the last attention behind a pass's result), and Transformer Engine
     takes no weight gradient later whose product hides the sum of the input's.
     Source: Megatron-LM, TransformerConfig.__post_init__, core/pipeline_parallel/combined_1f1b.py
-    (Megatron-FSDP, zero 2 and 3); Transformer Engine d0067d0, module/_common.py, WeightGradStore, and module/
-    linear.py and layernorm_linear.py, backward ("Delayed weight grad computation is not supported with
-    Userbuffers"); Megatron-LM, core/extensions/transformer_engine.py, TELayerNormColumnParallelLinear
-    (ub_bulk_wgrad is tp_comm_bulk_wgrad, on unless it is told).
+    (Megatron-FSDP, zero 2 and 3; it asks the model for `build_schedule_plan`, which core/models/gpt has and
+    core/models/hybrid has not at d98e8a6, as pretrain_hybrid.py has no `return_schedule_plan`); Transformer
+    Engine d0067d0, module/_common.py, WeightGradStore, and module/linear.py and layernorm_linear.py, backward
+    ("Delayed weight grad computation is not supported with Userbuffers"); Megatron-LM, core/extensions/
+    transformer_engine.py, TELayerNormColumnParallelLinear (ub_bulk_wgrad is tp_comm_bulk_wgrad, on unless it
+    is told).
     """
     layout = job.layout
     modules = layout.recompute_modules if layout.recompute == "selective" else ()
@@ -55,6 +84,7 @@ def exposed_turns(job: TrainingJob, arch: Transformer) -> list[str]:
         "in virtual stages beside zero 2 and 3": layout.zero >= 2 and layout.virtual_pipeline > 1,
         "where experts are computed again": layout.recompute == "full" or "moe" in modules,
         "beside several layers of multi-token prediction": arch.mtp_layers > 1,
+        "in a model of pretrain_hybrid.py": is_hybrid(arch),
         "beside hidden tensor parallelism": hides_products(job, arch),
     }
     return [words for words, applies in where.items() if applies]
