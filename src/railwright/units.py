@@ -21,6 +21,7 @@ HOUR, DAY = 3600.0, 86400.0
 """[s]"""
 HOURS_OF_YEAR = 8766.0
 """Of 365.25 days [h]."""
+JOULES_PER_KWH = 3.6e6
 YEAR = HOURS_OF_YEAR * HOUR
 """[s]"""
 GIB = 2.0**30
@@ -204,6 +205,11 @@ def trace_time(value: float) -> float:
 def show_power(value: float) -> str:
     """A power, '10.2 kW'. [W]"""
     return _show(value, (("W", 1.0), ("kW", 1e3), ("MW", 1e6), ("GW", 1e9)))
+
+
+def show_energy(value: float) -> str:
+    """An energy, '6.37 kWh', '13.2 MWh'. [J]"""
+    return _show(value, (("kWh", JOULES_PER_KWH), ("MWh", 3.6e9), ("GWh", 3.6e12), ("TWh", 3.6e15)))
 
 
 def show_length(value: float) -> str:
