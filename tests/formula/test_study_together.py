@@ -106,11 +106,19 @@ jobs:
 @pytest.mark.parametrize(
     ("routing", "where", "said"),
     [
-        ("routing: ecmp", ("servers: [0, 4]", "servers: [1, 5]"), "of which routing 'ecmp' leaves less"),
-        ("oversubscription: 3", ("servers: [0, 4]", "servers: [1, 8]"), "of which oversubscription 3 leaves"),
+        ("routing: ecmp", ("servers: [0, 4]", "servers: [1, 5]"), "under routing 'ecmp';"),
+        (
+            "oversubscription: 3",
+            ("servers: [0, 4]", "servers: [1, 8]"),
+            "under oversubscription 3;",
+        ),
         ("routing: adaptive", ("servers: [0, 4]", "servers: [1, 5]"), ""),  # nothing is scarce
         ("routing: ecmp", ("servers: [0, 1]", "servers: [2, 3, 4]"), ""),  # one stays below its leaf
-        ("routing: ecmp, core_oversubscription: 7", ("servers: [0, 4]", "servers: [1, 5]"), "'ecmp' leaves"),
+        (
+            "routing: ecmp, core_oversubscription: 7",
+            ("servers: [0, 4]", "servers: [1, 5]"),
+            "under routing 'ecmp';",
+        ),
     ],
 )
 def test_jobs_that_meet_on_scarce_uplinks_are_told(routing: str, where: tuple[str, ...], said: str) -> None:

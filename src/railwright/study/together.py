@@ -65,7 +65,7 @@ def _uplinks(taken: list[tuple[str, Ints]], compute: ComputeNetwork, fabric: Fab
     names = ", ".join(apart[:MOST]) + more if more else listed(apart)
     return (
         f"{names} are predicted without each other's traffic, though they share uplinks, of which "
-        f"{' and '.join(scarce)} leaves less to each; `railwright queue` says how much less to rings that "
+        f"each gets less under {' and '.join(scarce)}; `railwright queue` says how much less to rings that "
         "all send at once.",
     )
 
