@@ -258,10 +258,10 @@ def show_share(value: float, digits: int = 1) -> str:
     return f"{100 * value:.{digits}f} %"
 
 
-def show_change(value: float) -> str:
-    """A relative change with its sign, 0.14 as '+14.0 %'."""
-    percent = f"{100 * value:+.1f}"
-    return f"{'0.0' if percent in ('+0.0', '-0.0') else percent} %"
+def show_change(value: float, digits: int = 1) -> str:
+    """A relative change with its sign, 0.14 as '+14.0 %'; one that rounds to nothing has none."""
+    percent = f"{100 * value:+.{digits}f}"
+    return f"{percent if float(percent) else percent[1:]} %"
 
 
 def _show(value: float, steps: tuple[tuple[str, float], ...], first: dict[str, float] | None = None) -> str:
