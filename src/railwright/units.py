@@ -21,6 +21,7 @@ HOUR, DAY = 3600.0, 86400.0
 """[s]"""
 HOURS_OF_YEAR = 8766.0
 """Of 365.25 days [h]."""
+JOULES_PER_KWH = 3.6e6
 YEAR = HOURS_OF_YEAR * HOUR
 """[s]"""
 GIB = 2.0**30
@@ -206,6 +207,11 @@ def show_power(value: float) -> str:
     return _show(value, (("W", 1.0), ("kW", 1e3), ("MW", 1e6), ("GW", 1e9)))
 
 
+def show_energy(value: float) -> str:
+    """An energy, '6.37 kWh', '13.2 MWh'. [J]"""
+    return _show(value, (("kWh", JOULES_PER_KWH), ("MWh", 3.6e9), ("GWh", 3.6e12), ("TWh", 3.6e15)))
+
+
 def show_length(value: float) -> str:
     """A length, '30 m'. [m]"""
     return _show(value, (("cm", 1e-2), ("m", 1.0), ("km", 1e3)))
@@ -252,10 +258,10 @@ def show_share(value: float, digits: int = 1) -> str:
     return f"{100 * value:.{digits}f} %"
 
 
-def show_change(value: float) -> str:
-    """A relative change with its sign, 0.14 as '+14.0 %'."""
-    percent = f"{100 * value:+.1f}"
-    return f"{'0.0' if percent in ('+0.0', '-0.0') else percent} %"
+def show_change(value: float, digits: int = 1) -> str:
+    """A relative change with its sign, 0.14 as '+14.0 %'; one that rounds to nothing has none."""
+    percent = f"{100 * value:+.{digits}f}"
+    return f"{percent if float(percent) else percent[1:]} %"
 
 
 def _show(value: float, steps: tuple[tuple[str, float], ...], first: dict[str, float] | None = None) -> str:

@@ -358,3 +358,13 @@ def test_one_gpu_alone_is_compared_without_a_gain(folder):
     table = shown("perf", "all_reduce", "-c", "alone.yaml", "-b", "8", "-e", "8", "--compare", "pxn=off")
     compared = [line.split() for line in table.splitlines() if not line.startswith("#")][-1]
     assert compared == ["8", "0.00", "0.00", "-"]
+
+
+def test_a_study_and_what_is_compared_with_it_are_not_taken_for_one_another(folder):
+    """Each field of a profile was 'not a field' of a study."""
+    for command, order in ((["compare"], "compare LOG STUDY"), (["trace", "compare"], "STUDY PROFILE...")):
+        first, second = ("study.yaml", "job.log") if len(command) == 1 else ("profile.json", "study.yaml")
+        result = CliRunner().invoke(app, [*command, first, second])
+        assert result.exit_code == 2
+        assert "stands where the study belongs; the order is: railwright" in result.output
+        assert order in result.output

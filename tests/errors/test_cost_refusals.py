@@ -42,7 +42,8 @@ def test_a_price_file_with_a_mistake(tmp_path, text, said):
         ("{region: atlantis}", [], "no price of electricity in 'atlantis'"),
         ("{region: texass}", [], "did you mean 'texas'"),
         ("{use: {share: 0}}", [], "no GPU is ever wanted"),
-        ("{use: {profile: levels}}", [], "none are listed"),
+        ("{use: {profile: levels}}", [], "money.use.levels: the profile is levels, and none are listed"),
+        ("{use: {base: 0.3}}", [], "money.use.base: the profile is steady, which reads share alone"),
         ("{hours: [1, 2]}", [], "2 factors, 24 expected"),
         ("{prices: none.yaml}", [], "cannot read this price file"),
         ("{}", ["--region", "mars"], "'mars'"),
@@ -62,6 +63,37 @@ def test_a_server_nobody_priced(tmp_path):
     done = CliRunner().invoke(app, ["cost", str(study)])
     assert done.exit_code == 2
     assert "item: server/mi355x-8" in done.output
+
+
+def test_check_asks_for_the_prices_of_all_variants(tmp_path):
+    """`run` prices the design that it recommends, whichever that is; a row of the sensitivity table never."""
+    study = tmp_path / "study.yaml"
+    text = template("rail-240").replace("cluster.compute.family: fat-tree", "cluster.server: mi355x-8", 1)
+    ecmp = "  - name: ECMP routing\n"
+    text = text.replace(ecmp, "  - {name: x, set: {cluster.server: mi300x-8}}\n" + ecmp, 1)
+    study.write_text(text + "\nmoney: {}\n")
+    for command in (["check"], ["run", "--out", str(tmp_path / "out")]):
+        done = CliRunner().invoke(app, [command[0], str(study), *command[1:]])
+        assert done.exit_code == 2
+        assert "money.prices (variant 'Fat tree')" in done.output
+        assert "item: server/mi355x-8" in done.output
+        assert "mi300x" not in done.output
+
+
+def test_a_gpu_that_no_cloud_rents_is_said_to_be_compared_with_none(tmp_path):
+    (tmp_path / "prices.yaml").write_text("prices:\n  - {item: gpu/l40, middle: 5000}\n")
+    text = template("workstation").replace("workstation-4x-l40s", "server-8x-l40")
+    text = text[: text.index("variants:")] + "money: {prices: prices.yaml}\n"
+    study = tmp_path / "study.yaml"
+    study.write_text(text)
+    done = CliRunner().invoke(app, ["cost", str(study)])
+    assert done.exit_code == 0
+    assert "no cloud with l40; add cloud/NAME/l40" in done.output
+    with (tmp_path / "prices.yaml").open("a") as prices:
+        prices.write("  - {item: cloud/ours/l40, middle: 1}\n")
+    done = CliRunner().invoke(app, ["cost", str(study)])
+    assert "no cloud" not in done.output
+    assert "ours on-demand" in done.output
 
 
 def test_nothing_is_overwritten_and_no_study_is_a_sentence(tmp_path):

@@ -58,3 +58,12 @@ def test_options_that_make_no_sense(options, said):
     done = CliRunner().invoke(app, ["queue", "rail-240", *options])
     assert done.exit_code == 2
     assert said in done.output
+
+
+@pytest.mark.parametrize(("hours", "said"), [("4", True), ("0.1", False)])
+def test_jobs_that_come_faster_than_they_end_never_fill_the_cluster(hours, said):
+    """'load 0.85' stood beside 5 % of GPUs at work where 300 jobs came within the first of them."""
+    options = ["--jobs", "60", "--sizes", "1:1" if said else "64:1", "--policy", "tree", "--hours", hours]
+    done = CliRunner().invoke(app, ["queue", "rail-240", *options])
+    assert done.exit_code == 0
+    assert ("while the cluster still fills" in done.output) == said

@@ -275,7 +275,7 @@ def test_experts_cut_into_more_parts_than_a_stage_has_gpus() -> None:
 def test_sizes_of_which_none_helps_alone_are_named_together() -> None:
     """16 GPUs: 5 stages divide them with no tensor parallelism, and tensor of 8 only with fewer stages."""
     many = changed(job(tensor=1, pipeline=5), gpus=16)
-    assert "= 1 x 5 = 5; set gpus to 15, or choose pipeline from 1, 2, 4, 8, 16." in refusal(many)
+    assert "= 1 x 5 = 5; set gpus to 15, or choose pipeline from 1, 2, 4, 8." in refusal(many), "of 8 layers"
     cut = changed(job(tensor=8, pipeline=4), gpus=16)
     assert "= 8 x 4 = 32; choose pipeline from 1, 2." in refusal(cut)
     wide = changed(job(context=3, pipeline=5), gpus=16)

@@ -34,6 +34,7 @@ CASE = Case(
     ((1.0, 0.5),),
     Money(years=5, interest=0.0, staff=2, region="usa", data="100 TB", egress="10 TB"),
 )
+TEN = replace(CASE, cluster=replace(CASE.cluster, lines=(Line("servers", "x", 10, (("thing", 1),), 1.0),)))
 PRICES = {
     "thing": HARDWARE,
     "installation": 0.1, "facility": 10.0, "facility-life": 20.0, "residual": 0.2, "pue": 1.5,
@@ -100,16 +101,34 @@ def test_when_gpus_are_wanted(use, steps, mean):
 
 
 def test_the_best_split_is_not_beaten_by_any_other():
-    """Newsvendor: own what is wanted often enough, rent the rest; no share between the steps is cheaper."""
+    """Newsvendor: own what is wanted often enough, rent the rest; no other number of servers is cheaper."""
     rng = np.random.default_rng(0)
+    found = []
     for _ in range(30):
         gpus = np.sort(rng.uniform(0.05, 1, 4))
         time = rng.dirichlet(np.ones(4))
         prices = PRICES | {"cloud/acme/h100": rng.uniform(0.5, 8), "thing": rng.uniform(0.2, 3) * HARDWARE}
-        case = replace(CASE, levels=tuple(zip(time.tolist(), gpus.tolist(), strict=True)))
+        case = replace(TEN, levels=tuple(zip(time.tolist(), gpus.tolist(), strict=True)))
         best = best_split(case, prices.__getitem__, "colo", "acme")
-        others = [hybrid(case, prices.__getitem__, "colo", "acme", share) for share in np.linspace(0, 1, 41)]
-        assert best.monthly <= min(o.monthly for o in others) * (1 + 1e-9)
+        others = [hybrid(case, prices.__getitem__, "colo", "acme", number / 10) for number in range(11)]
+        least = min(others, key=lambda c: c.monthly)
+        assert (best or least).monthly == pytest.approx(least.monthly)
+        assert (best is None) == (least.owned in (0, 1))
+        found.append(best)
+    assert None in found
+    assert any(found)
+
+
+def test_nobody_owns_a_part_of_a_server():
+    """80 % of one server is all of it or none, which are ways of their own; of ten servers it is eight."""
+    prices = PRICES | {"cloud/acme/h100": 9.0}
+    one, ten = replace(CASE, levels=((1.0, 0.8),)), replace(TEN, levels=((1.0, 0.85),))
+    assert best_split(one, prices.__getitem__, "colo", "acme") is None
+    best = best_split(ten, prices.__getitem__, "colo", "acme")
+    assert best is not None
+    assert best.owned in (0.8, 0.9)
+    book = {k: v for k, v in _book().items() if not k.startswith("cloud/") or "acme" in k}
+    assert "hybrid" not in {c.kind for c in compare(one, book).costs}
 
 
 def test_at_the_break_even_use_both_cost_the_same():

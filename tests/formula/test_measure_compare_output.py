@@ -123,3 +123,18 @@ def test_the_command(tmp_path):
     done = CliRunner().invoke(app, ["compare", str(tmp_path / "no.log"), "rail-240"])
     assert done.exit_code == 2
     assert re.search(r"Error: .*no\.log: there is no such file", done.output)
+
+
+def test_a_low_plateau_says_of_which_size_its_figures_are(tmp_path):
+    """Sizes 1 and 14 % low were '8 % low (297 GB/s, predicted 346 GB/s)', which is 14 %."""
+    log = tmp_path / "a.log"
+    log.write_text(
+        "all_reduce_perf, 32 ranks\n size count type redop root time algbw busbw #wrong\n"
+        " 16777216 4194304 float sum -1 300.0 55.92 108.35 0\n"
+        " 268435456 67108864 float sum -1 1800.0 149.13 288.93 0\n"
+        " 1073741824 268435456 float sum -1 7000.0 153.39 297.2 0\n"
+    )
+    done = CliRunner().invoke(app, ["compare", str(log), "rail-240"])
+    told = " ".join(done.output.split())
+    assert "low from 256 MiB on (the median; at 1 GiB 297 GB/s of bus bandwidth, predicted 3" in told
+    assert "-0 %" not in told

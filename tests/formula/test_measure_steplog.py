@@ -14,6 +14,7 @@ from railwright.measure.steplog import LoggedStep, StepLog, is_step_log, read_st
 from railwright.model import flops_per_token
 from railwright.spec.training import TrainingJob
 from railwright.training import simulate
+from railwright.training.whatif import FREE_LAUNCHES, what_ifs
 from training_cases import DENSE, job, machine
 
 LINES = {
@@ -156,6 +157,16 @@ def test_the_slip_that_ran_is_named() -> None:
     assert found.explanations[0].name == "Everything computed again"
     assert found.explanations[0].fits
     assert "'Everything computed again'" in words(found)[1]
+
+
+def test_faster_launches_are_an_explanation() -> None:
+    """The study's warning said that launches decide; nothing explained a log without them."""
+    plan = job(batch=64, tensor=2, sequence=256)
+    launched = {one.name: one.step for one in what_ifs(plan, DENSE, machine())}[FREE_LAUNCHES]
+    assert launched is not None
+    found = compared(20 * [launched.step_time], plan)
+    assert found.verdict == "faster"
+    assert (found.explanations[0].name, found.explanations[0].fits) == (FREE_LAUNCHES, True)
 
 
 def test_what_explains_nothing_is_not_said_to() -> None:

@@ -86,6 +86,12 @@ def test_steps_of_as_many_tokens_are_told_as_ever():
     assert first.endswith("; 'b' takes 25 % longer; 'c' takes 50 % longer.")
 
 
+def test_a_design_just_beyond_the_noise_has_a_decimal():
+    """'1 % longer' was said of 1.3 %, and of what is within 1 % that it is no slower."""
+    _, first = told(("a", 8.43, 400, 64), ("b", 8.54, 400, 64), ("c", 8.5, 400, 64))
+    assert first.endswith("; 'b' takes 1.3 % longer.")
+
+
 def test_of_many_variants_the_nearest_are_told_and_the_rest_counted():
     """Forty variants made a first sentence of 16 lines; ways of equal time were told ten times."""
     slow = [(f"slow {n}", 8.0 + n, 400, 64) for n in range(20)]

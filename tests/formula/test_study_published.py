@@ -84,3 +84,15 @@ def test_results_name_all_exposed_communication_and_that_between_servers_apart()
     )
     assert step["exposed_share"] == pytest.approx(exposed / step["step_time_s"])
     assert 0 < step["exposed_between_servers_share"] < step["exposed_share"]
+
+
+def test_an_exchange_too_large_to_be_solved_is_left_out() -> None:
+    """Hashed, that of 4,608 GPUs has more messages than are solved; 'impossible' stood beside the gain."""
+    rails = RAILS.replace("}", ", routing: ecmp}")
+    study = load_study_text(
+        f"railwright: 1\nname: s\ncluster: {{servers: 576, server: dgx-h100, {rails}}}\n"
+        f"{EXPERTS.replace('global_batch: 64', 'gpus: 32, global_batch: 64')}\n"
+    )
+    assert [e.name for e in published_effects(study, Workshop.of(study))] == [
+        "Share of a step in the network, nothing overlapped"
+    ]

@@ -90,3 +90,52 @@ def test_a_run_says_it_once() -> None:
     asked = study(a="gpus: 32", b="gpus: 16")
     result = run(asked, what_if=False)
     assert [w for w in result.warnings if "predicted alone" in w] == list(told(asked))
+
+
+SMALL = """
+railwright: 1
+name: several jobs
+cluster:
+  servers: 12
+  server: dgx-h100
+  compute: {family: fat-tree, switch: qm9700, servers_per_group: 4, ROUTING}
+jobs:
+"""
+
+
+@pytest.mark.parametrize(
+    ("routing", "where", "said"),
+    [
+        ("routing: ecmp", ("servers: [0, 4]", "servers: [1, 5]"), "under routing 'ecmp';"),
+        (
+            "oversubscription: 3",
+            ("servers: [0, 4]", "servers: [1, 8]"),
+            "under oversubscription 3;",
+        ),
+        ("routing: adaptive", ("servers: [0, 4]", "servers: [1, 5]"), ""),  # nothing is scarce
+        ("routing: ecmp", ("servers: [0, 1]", "servers: [2, 3, 4]"), ""),  # one stays below its leaf
+        (
+            "routing: ecmp, core_oversubscription: 7",
+            ("servers: [0, 4]", "servers: [1, 5]"),
+            "under routing 'ecmp';",
+        ),
+    ],
+)
+def test_jobs_that_meet_on_scarce_uplinks_are_told(routing: str, where: tuple[str, ...], said: str) -> None:
+    """Each was predicted as if its neighbours sent nothing, without a word."""
+    rows = [
+        JOB.replace("NAME", name).replace("WHERE", asked) for name, asked in zip("ab", where, strict=True)
+    ]
+    words = told(load_study_text(SMALL.replace("ROUTING", routing) + "".join(rows), "study.yaml"))
+    if not said:
+        assert words == ()
+        return
+    (only,) = words
+    assert only.startswith("a and b are predicted without each other's traffic")
+    assert said in only
+
+
+def test_jobs_on_the_same_gpus_do_not_meet_on_uplinks() -> None:
+    rows = [JOB.replace("NAME", name).replace("WHERE", "servers: [0, 4]") for name in "ab"]
+    (only,) = told(load_study_text(SMALL.replace("ROUTING", "routing: ecmp") + "".join(rows), "study.yaml"))
+    assert "share server-01, server-05" in only

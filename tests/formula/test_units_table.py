@@ -92,6 +92,10 @@ def test_test_sizes_take_units_too_and_are_whole_bytes():
         (units.show_change(0.14), "+14.0 %"),
         (units.show_change(-0.062), "-6.2 %"),
         (units.show_change(-0.0001), "0.0 %"),
+        (units.show_change(-0.004, 0), "0 %"),
+        (units.show_change(-0.14, 0), "-14 %"),
+        (units.show_energy(12.7e3 * 3.6e6), "12.7 MWh"),
+        (units.show_energy(352 * 3.6e6), "352 kWh"),
     ],
 )
 def test_what_is_printed(shown, text):

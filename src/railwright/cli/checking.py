@@ -37,10 +37,15 @@ def refuse_unknown_names(study: Study, file: str) -> None:
     ]
     for inside, where, one in [((), "", study), *changed]:
         for field, look_up in _names(one):
+            if field == "money.use" and inside:
+                continue  # a variant holds every field, written or not
+            if field == "money.prices" and "sensitivity" in inside:
+                continue  # a variant may be the recommended one, which is priced; such a row never is
             try:
                 look_up()
             except RailwrightError as error:
                 said = str(error).removeprefix(f"{field}: ")
+                field = error.field if error.field.startswith(f"{field}.") else field
                 # A variant repeats what is wrong with the study itself; once is enough.
                 unknown.setdefault((field, said), (inside or steps(study, field), where))
     if unknown:
@@ -156,7 +161,7 @@ def _culprit(
 
 def _names(study: Study) -> Iterator[LookUp]:
     """Everything that a study calls by a name."""
-    from railwright.catalog import load_catalog
+    from railwright.catalog import find, load_catalog
     from railwright.model import load_model
     from railwright.model.dlrm import load_recommender
 
@@ -178,11 +183,18 @@ def _names(study: Study) -> Iterator[LookUp]:
 
         yield "reliability.rates", partial(part_rates, study.reliability.rates)
     if study.money is not None:
+        from railwright.cost.carbon import shape
         from railwright.cost.options import check_region
         from railwright.cost.prices import price_book
+        from railwright.cost.quantities import check_priced, check_use
 
         book = price_book(study.money.prices)
         yield "money.region", partial(check_region, book, study.money.region)
+        yield "money.use", partial(check_use, study.money.use)
+        yield "money.hours", partial(shape, study.money.hours)
+        with suppress(RailwrightError):  # told under their own fields
+            server = find(load_catalog(study.catalog).servers, study.cluster.server)
+            yield "money.prices", partial(check_priced, server, book)
     if study.site is not None:
         from railwright.site.loading import find_part, load_site_parts
 

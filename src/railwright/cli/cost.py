@@ -79,7 +79,8 @@ def cost(
 
 def _print(priced: Priced) -> None:
     from railwright.cli.tables import print_table
-    from railwright.report.money import RANGE, dollars, money_words
+    from railwright.report.money import RANGE, dollars, money_words, tonnes
+    from railwright.units import JOULES_PER_KWH, show_energy
 
     found = priced.comparison
     case, money = found.case, found.case.money
@@ -113,14 +114,14 @@ def _print(priced: Priced) -> None:
         typer.echo(f"  {s.item:<26} {dollars(s.low)} to {dollars(s.high)}{mark}")
     typer.echo("")
     for place in found.carbon:
-        making = f", {place.making / 1e3:,.0f} t more from making the GPUs" if place.making else ""
+        making = f", {tonnes(place.making)} more from making the GPUs" if place.making else ""
         typer.echo(
-            f"{place.region}: {place.energy / 1e6:,.2f} GWh and {place.operation / 1e3:,.0f} t CO2e a year "
-            f"at {place.intensity:g} g/kWh{making}; {place.per_gpu_hour:,.0f} g per GPU-hour, which costs "
-            f"{dollars(found.owned_in[place.region])} owned."
+            f"{place.region}: {show_energy(place.energy * JOULES_PER_KWH)} and {tonnes(place.operation)} "
+            f"CO2e a year at {place.intensity:g} g/kWh{making}; {place.per_gpu_hour:,.0f} g per GPU-hour, "
+            f"which costs {dollars(found.owned_in[place.region])} owned."
         )
         if place.best_hours is not None:
-            typer.echo(f"  in the cleanest hours of its day: {place.best_hours / 1e3:,.0f} t.")
+            typer.echo(f"  in the cleanest hours of its day: {tonnes(place.best_hours)}.")
     if found.unread:
         typer.echo(
             f"\n{len(found.unread)} of the prices used are from memory or estimated; `railwright cost "

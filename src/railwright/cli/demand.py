@@ -12,7 +12,7 @@ import typer
 from railwright.cli.amounts import tokens_option
 from railwright.cli.jobs import training_job
 from railwright.errors import RailwrightError
-from railwright.units import DAY
+from railwright.units import DAY, JOULES_PER_KWH
 
 if TYPE_CHECKING:
     from railwright.ranges import Range
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 DEFAULT_GPU = "h100-sxm"
 DEFAULT_DTYPE = "bf16"
 DEFAULT_SEQUENCE = 4096
-JOULES_PER_KWH = 3.6e6
 
 
 def add_to(app: typer.Typer) -> None:

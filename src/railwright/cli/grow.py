@@ -142,6 +142,8 @@ def _pace(pace: Pace | None) -> str:
     if pace is None:
         return "-"
     rate = pace.rate
+    if rate.low == rate.high:
+        return f"{rate.middle:,.0f}, one {pace.kind} run"  # which has no range
     return f"{rate.middle:,.0f} ({rate.low:,.0f} to {rate.high:,.0f}), {pace.kind}"
 
 

@@ -9,7 +9,7 @@ import typer
 
 from railwright.cli.groups import group
 from railwright.cli.perf import op_named, sizes_between
-from railwright.cli.studies import open_study
+from railwright.cli.studies import open_study, refuse_swapped
 
 if TYPE_CHECKING:
     from railwright.measure.bench.session import Session
@@ -72,6 +72,7 @@ def compare(
     from railwright.measure.loadgen import is_result
 
     _refuse_existing(html)
+    refuse_swapped(study, [log], "compare LOG STUDY")
     if is_result(Path(log)):
         from railwright.cli.serve_measured import show_compared
 

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from railwright.queueing import Job, Outcome
 
 DEFAULT = ("any", "pack", "tree", "block", "rails")
+FILLED = 3.0
+"""Mean durations after which a cluster is as full as it gets: e^-3, 5 %, of what it began without is left."""
 
 
 def add_to(app: typer.Typer) -> None:
@@ -117,6 +119,14 @@ def _print(found: list[Outcome], jobs: tuple[Job, ...], capacity: int, hosts: in
         if span
         else f"{len(jobs):,} jobs ({source}), all at once, on {capacity:,} GPUs in {hosts:,} hosts."
     )
+    mean = sum(job.duration for job in jobs) / len(jobs)
+    if 0 < span < FILLED * mean:
+        enough = round(len(jobs) * FILLED * mean / span, -2)
+        typer.echo(
+            f"! They come within {show_time(span)} and take {show_time(mean)} in the mean: the last one "
+            "comes while the cluster still fills, so waits and GPUs at work are those of an empty one. Give "
+            f"larger jobs (--sizes) or some {enough:,.0f} of them (--jobs)."
+        )
     typer.echo("")
 
     def wait(seconds: float) -> str:

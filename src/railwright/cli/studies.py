@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -27,6 +28,17 @@ def add_to(app: typer.Typer) -> None:
     app.command("check")(check)
     app.command("init")(init)
     app.command("schema")(schema)
+
+
+def refuse_swapped(study: str, others: Sequence[str], usage: str) -> None:
+    """Raise RailwrightError where a study was given in the place of what is compared with it.
+
+    usage  the command with its arguments in order, without 'railwright'
+    """
+    studies = (".yaml", ".yml")
+    given = is_template(study) or Path(study).suffix in studies
+    if not given and any(Path(other).suffix in studies for other in others):
+        raise RailwrightError(f"'{study}' stands where the study belongs; the order is: railwright {usage}")
 
 
 def open_study(name: str) -> Study:

@@ -10,7 +10,7 @@ import typer
 from railwright.cli.fabric import JsonOption, VariantOption, open_fabric
 from railwright.cli.groups import group
 from railwright.cli.jobs import training_job
-from railwright.cli.studies import StudyArgument
+from railwright.cli.studies import StudyArgument, refuse_swapped
 from railwright.errors import PlanError, among
 
 if TYPE_CHECKING:
@@ -119,6 +119,7 @@ def compare(
 
     Says which share is off, and by how much.
     """
+    refuse_swapped(study, profiles, "trace compare STUDY PROFILE...")
     asked, machine = _machine(study, variant)
     chosen = training_job(asked, job, "a comparison")
 

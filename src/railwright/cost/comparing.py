@@ -122,7 +122,7 @@ def compare(case: Case, prices: Book, regions: tuple[str, ...] = (), seed: int =
 def ways(case: Case, draw: Draw, book: Book, splits: list[Cost] | None = None) -> list[Cost]:
     """Own, colo, every cloud on demand, reserved and spot, and the best mixture with the cheapest cloud.
 
-    splits  costs of the first guess: their mixture is priced again instead of being sought per draw
+    splits  costs of the first guess: their mixture, if any, is priced again instead of being sought per draw
     """
     gpu = case.cluster.gpu
     clouds = providers(book, gpu)
@@ -134,12 +134,11 @@ def ways(case: Case, draw: Draw, book: Book, splits: list[Cost] | None = None) -
         first = middle(book)
         cheap = min(clouds, key=lambda cloud: float(rented(case, first, cloud, "on-demand").monthly))
         if splits is None:
-            both = [best_split(case, draw, base, cheap) for base in ("own", "colo")]
-            mixed = min(both, key=lambda c: float(c.monthly))
+            both = [c for base in ("own", "colo") if (c := best_split(case, draw, base, cheap)) is not None]
+            found += sorted(both, key=lambda c: float(c.monthly))[:1]
         else:
-            known = next(c for c in splits if c.kind == "hybrid")
-            mixed = hybrid(case, draw, known.base, cheap, known.owned)
-        found.append(mixed)
+            known = [c for c in splits if c.kind == "hybrid"]
+            found += [hybrid(case, draw, c.base, cheap, c.owned) for c in known]
     return found
 
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from math import ceil, floor
 
 import numpy as np
 from numpy.typing import NDArray
@@ -161,12 +162,18 @@ def hybrid(case: Case, draw: Draw, base: str, provider: str, share: float) -> Co
     return Cost(name, "hybrid", own.upfront, parts, share, case.wanted, base, provider)
 
 
-def best_split(case: Case, draw: Draw, base: str, provider: str) -> Cost:
-    """The cheapest mixture: cost is piecewise linear in the share owned, so a step of the demand is best."""
-    shares = sorted({0.0, *(gpus for _, gpus in case.levels)})
-    return min(
-        (hybrid(case, draw, base, provider, share) for share in shares), key=lambda c: float(c.monthly)
-    )
+def best_split(case: Case, draw: Draw, base: str, provider: str) -> Cost | None:
+    """The cheapest mixture of whole servers; None where owning or renting all of it costs no more.
+
+    Cost is piecewise linear and convex in the share owned, so a step of the demand would be best, and of
+    whole servers one beside it.
+    """
+    servers = case.cluster.servers
+    whole = {round_(servers * gpus) for _, gpus in case.levels for round_ in (floor, ceil)}
+    shares = [number / servers for number in sorted({0, servers, *whole})]
+    costs = [hybrid(case, draw, base, provider, share) for share in shares]
+    best = min(costs, key=lambda c: float(c.monthly))
+    return best if 0 < best.owned < 1 else None
 
 
 def providers(book: Book, gpu: str, kind: str = "cloud") -> list[str]:

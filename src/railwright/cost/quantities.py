@@ -16,6 +16,14 @@ from railwright.fabric.graph import Kind, Role
 from railwright.spec.money import Use
 from railwright.units import GIGABIT
 
+READ_BY = {
+    "steady": ("share",),
+    "spiky": ("base", "peak"),
+    "deadline": ("days",),
+    "levels": ("levels",),
+}
+"""What each profile of use reads of its section."""
+
 
 @dataclass(frozen=True)
 class Line:
@@ -48,6 +56,11 @@ class Quantities:
     lines: tuple[Line, ...]
     server_power: float
     network_power: float
+
+    @property
+    def servers(self) -> int:
+        """How many; they are the first line."""
+        return round(self.lines[0].quantity)
 
     @property
     def power(self) -> float:
@@ -86,12 +99,23 @@ def quantities(
 
 
 def _server(server: Server, number: int, book: Book) -> Line:
-    for name in (server.name, server.name.replace("hgx-", "dgx-")):
+    check_priced(server, book)
+    for name in _priced_as(server):
         if f"server/{name}" in book:
             return Line("servers", server.name, number, ((f"server/{name}", 1),), number)
-    if f"gpu/{server.gpu}" in book:
-        prices = ((f"gpu/{server.gpu}", 1), ("server-share", -1))
-        return Line("servers", f"{server.name}, by its GPUs", number, prices, number * server.gpus)
+    prices = ((f"gpu/{server.gpu}", 1), ("server-share", -1))
+    return Line("servers", f"{server.name}, by its GPUs", number, prices, number * server.gpus)
+
+
+def _priced_as(server: Server) -> tuple[str, str]:
+    """The names under which the book may have a server."""
+    return server.name, server.name.replace("hgx-", "dgx-")
+
+
+def check_priced(server: Server, book: Book) -> None:
+    """Raises RailwrightError for a server that has no price and no priced GPU."""
+    if f"gpu/{server.gpu}" in book or any(f"server/{name}" in book for name in _priced_as(server)):
+        return
     raise RailwrightError(
         f"the price book knows neither the server '{server.name}' nor its GPU '{server.gpu}'; write one "
         f"into a file of your own (money.prices), like\nprices:\n  - {{item: server/{server.name}, "
@@ -145,6 +169,21 @@ Levels = tuple[tuple[float, float], ...]
 """(share of the time, share of the GPUs wanted), shares of time adding up to 1, rising in GPUs."""
 
 
+def check_use(use: Use) -> None:
+    """Raises PlanError for a section that is no staircase, and for a field written that its profile ignores.
+
+    use  as a file has it: of a variant, which holds every field, nobody knows what was written
+    """
+    levels(use)
+    for name in sorted(use.model_fields_set - {"profile", *READ_BY[use.profile]}):
+        whose = next(profile for profile, read in READ_BY.items() if name in read)
+        raise PlanError(
+            f"the profile is {use.profile}, which reads {' and '.join(READ_BY[use.profile])} alone; "
+            f"write profile: {whose}, or leave it out",
+            f"money.use.{name}",
+        )
+
+
 def levels(use: Use) -> Levels:
     """When the GPUs are wanted, as a staircase. Raises PlanError for shares of time that miss 1."""
     if use.profile == "steady":
@@ -156,11 +195,11 @@ def levels(use: Use) -> Levels:
         rows = [(1.0 - share, 0.0), (share, 1.0)]
     else:
         if not use.levels:
-            raise PlanError("money.use.levels: the profile is `levels`, and none are listed")
+            raise PlanError("the profile is levels, and none are listed", "money.use.levels")
         rows = [(level.time, level.gpus) for level in use.levels]
         if abs(sum(time for time, _ in rows) - 1.0) > 1e-6:
             total = sum(time for time, _ in rows)
-            raise PlanError(f"money.use.levels: the shares of time add up to {total:g}, not 1")
+            raise PlanError(f"the shares of time add up to {total:g}, not 1", "money.use.levels")
     merged: dict[float, float] = {}
     for time, gpus in rows:
         merged[gpus] = merged.get(gpus, 0.0) + time

@@ -205,7 +205,8 @@ def _plateau(curve: ComparedCurve, plateau: list[ComparedPoint]) -> list[Finding
             fit, alone, doubt = large, ", on the plateau alone (smaller sizes do not fit)", 0.5
     if fit is None or not fit.named:
         why = (
-            f"the plateau is {loss} {sizes} (bus bandwidth {show_rate(plateau[-1].busbw)}, predicted "
+            f"the plateau is {loss} {sizes} (the median; at {show_size(plateau[-1].size)} "
+            f"{show_rate(plateau[-1].busbw)} of bus bandwidth, predicted "
             f"{show_rate(plateau[-1].predicted_busbw)}), and no known cause fits well"
             + (f"; nearest: {fit.best.name}, {show_share(fit.misfit, 0)} off" if fit else "")
         )

@@ -10,7 +10,7 @@ from typing import Any
 
 from railwright.fabric.finding import Finding
 from railwright.measure.logs.curve import MeasuredCurve
-from railwright.units import show_size
+from railwright.units import show_change, show_size
 
 WIDTH = 80
 
@@ -156,7 +156,7 @@ def _table(points: Sequence[ComparedPoint]) -> list[str]:
         out.append(
             f"{show_size(p.size):>9}{_short(p.measured * 1e6):>10}{_short(p.predicted * 1e6):>11}"
             f"{_short(p.busbw / 1e9):>9}{_short(p.predicted_busbw / 1e9):>11}{band:>16}"
-            f"{100 * (1 / p.ratio - 1):>+7.0f} %{mark}"
+            f"{show_change(1 / p.ratio - 1, 0):>9}{mark}"
         )
     return out
 

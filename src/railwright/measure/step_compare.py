@@ -22,7 +22,7 @@ from railwright.training.model_flops import job_flops_per_token
 from railwright.training.result import StepResult
 from railwright.training.sizes import job_gpus
 from railwright.training.step import simulate
-from railwright.training.whatif import QUESTIONS, what_ifs
+from railwright.training.whatif import FREE_LAUNCHES, QUESTIONS, what_ifs
 from railwright.training.whatif_slips import SLIPS
 from railwright.units import number
 
@@ -65,6 +65,7 @@ BETTER = (
     "Experts perfectly balanced",
     "Tokens once per server",
     "GPUs all alike",
+    FREE_LAUNCHES,
 )
 """Of QUESTIONS, what may be behind a faster one."""
 

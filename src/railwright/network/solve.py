@@ -137,7 +137,7 @@ def _listed(network: Network, groups: Groups) -> Traffic:
     if len(groups) > MOST_LISTED:
         raise PlanError(
             f"{len(groups):,} demands of groups are more than the {MOST_LISTED:,} that can be listed one by "
-            "one; take routing 'adaptive' with engine 'lifted' or 'auto', which lists none."
+            "one; take routing 'adaptive' (engine 'lifted' or 'auto'), which lists none, or smaller groups."
         )
     return groups.expand(network.fabric)
 

@@ -8,7 +8,7 @@ from railwright.report.figures import letter
 from railwright.report.markup import Html, join, tag
 from railwright.report.page_table import data_table
 from railwright.report.style import stylesheet
-from railwright.units import show_rate, show_size, show_time
+from railwright.units import show_change, show_rate, show_size, show_time
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
 
@@ -90,7 +90,7 @@ def _curve(curve: ComparedCurve, nth: int) -> Html:
             show_time(p.predicted),
             show_rate(p.busbw),
             show_rate(p.predicted_busbw),
-            f"{100 * (1 / p.ratio - 1):+.0f} %",
+            show_change(1 / p.ratio - 1, 0),
             f"{p.algorithm}/{p.protocol}",
         )
         for p in curve.points

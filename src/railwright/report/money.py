@@ -16,10 +16,15 @@ def dollars(value: float) -> str:
 
 
 RANGE = (
-    "Range: 5 % to 95 % of 10,000 draws of all prices between their low and high ends, and always the price "
-    "beside it."
+    "A month: all that a way costs over the years, what is paid upfront with its interest too. Range: 5 % to "
+    "95 % of 10,000 draws of all prices between their low and high ends, and always the price beside it."
 )
-"""What the range of a way is (`cost.comparing.spread`)."""
+"""What the columns of the ways hold (`cost.options.Cost`, `cost.comparing.spread`)."""
+
+
+def tonnes(kilograms: float) -> str:
+    """'0.35 t', '3.5 t', '1,250 t'."""
+    return f"{show_amount(kilograms / 1e3)} t"
 
 
 def money_words(priced: Priced) -> list[str]:
@@ -35,6 +40,12 @@ def money_words(priced: Priced) -> list[str]:
         words.append(
             f"Owned at best ({own.name}): {dollars(float(own.per_gpu_hour))}, {dollars(float(own.upfront))} "
             "at the start."
+        )
+    if not any(c.cloud for c in found.costs):
+        gpu = found.case.cluster.gpu
+        words.append(
+            f"Nothing is compared with renting: the price book has no cloud with {gpu}; add cloud/NAME/{gpu} "
+            "[USD a GPU-hour] to your own prices (money.prices)."
         )
     for run in priced.runs:
         failing = "nothing failing" if run.goodput == 1 else f"training {100 * run.goodput:.1f} % of the time"

@@ -51,7 +51,7 @@ def draw_break_even(found: Comparison, height: float = 340.0) -> Html:
     lines = [(c.name, float(c.upfront) if c is own else 0.0, _running(c, own)) for c in shown]
     top = max(start + running * months for _, start, running in lines)
     ticks = nice_ticks(0.0, top, 5)
-    right = WIDTH - 20 - 7.4 * max(len(name) for name, _, _ in lines)
+    right = WIDTH - 20 - 8.2 * max(len(name) for name, _, _ in lines)
     scale, wide = (height - TOP - BOTTOM) / ticks[-1], right - LEFT
     shapes: list[Html] = [_axis(ticks, scale, height, right, "spent since the first day")]
     for year in range(int(found.case.money.years) + 1):

@@ -5,10 +5,11 @@ from __future__ import annotations
 from railwright.cost.priced import Priced
 from railwright.report.charts import colour_key, stacked_bar
 from railwright.report.markup import Child, Html, join, tag
-from railwright.report.money import RANGE, dollars, money_words
+from railwright.report.money import RANGE, dollars, money_words, tonnes
 from railwright.report.money_drawing import PARTS, draw_break_even, draw_waterfall
 from railwright.report.page_table import data_table
 from railwright.study.result import Result
+from railwright.units import JOULES_PER_KWH, show_energy
 
 MOST_SWINGS = 8
 
@@ -97,9 +98,9 @@ def _carbon(priced: Priced) -> Html:
     rows: list[list[Child]] = [
         [
             c.region,
-            f"{c.energy / 1e6:,.2f} GWh",
-            f"{c.operation / 1e3:,.0f} t",
-            f"{c.making / 1e3:,.0f} t" if c.making else "not known",
+            show_energy(c.energy * JOULES_PER_KWH),
+            tonnes(c.operation),
+            tonnes(c.making) if c.making else "not known",
             f"{c.per_gpu_hour:,.0f} g",
             dollars(found.owned_in[c.region]),
             tag("span", f"{c.intensity:g} g/kWh, {c.source}", class_="soft"),

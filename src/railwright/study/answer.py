@@ -111,7 +111,8 @@ def _slower(designs: Sequence[Candidate], chosen: Candidate) -> list[str]:
 def _loss(design: Candidate, chosen: Candidate) -> str:
     """'4 % longer for as many tokens, on 64 GPUs (2 % more GPU hours)'; what is equal is not told."""
     loss = design.longer(chosen)
-    text = f"{share(loss)} longer"
+    # 1.3 % is more than CLOSE, within which designs are as fast.
+    text = f"{share(loss) if loss >= 2 * CLOSE else f'{100 * loss:.1f} %'} longer"
     if design.step.tokens != chosen.step.tokens:
         text += f" for as many {design.step.unit}"
     if design.job_gpus != chosen.job_gpus:

@@ -26,6 +26,9 @@ LARGE = (256 * MIB, 1024 * MIB)
 OVERLAPS = tuple(name for name, field in Overlap.model_fields.items() if field.annotation is bool)
 """Everything that a job may hide communication behind, by its field of `overlap`."""
 
+NOT_PREDICTED = "not predicted"
+"""Of a fabric that cannot be built, or a collective with more messages than can be solved one by one."""
+
 Values = tuple[float, ...]
 
 
@@ -64,18 +67,19 @@ class Predictor:
     say: Callable[[float], str]
 
     def predict(self, studies: Sequence[Study], workshop: Workshop) -> str:
-        """The range of all values over the studies; '' where the effect is not defined, or impossible."""
+        """The range of all values over the studies; '' where the effect is not defined, or NOT_PREDICTED."""
         try:
             found = [value for study in studies for value in self.values(study, workshop)]
         except PlanError:
-            return "impossible"
+            return NOT_PREDICTED
         if not found:
             return ""
         return " … ".join(dict.fromkeys(self.say(v) for v in (min(found), max(found))))
 
 
 def published_effects(study: Study, workshop: Workshop) -> tuple[PublishedEffect, ...]:
-    """The effects that are about what this study holds, on rails as all of them were published."""
+    """The effects that are about what this study holds, on rails as all of them were published; none that
+    cannot be predicted as the study is written."""
     if study.cluster.compute.family != "rail-optimised":
         return ()
     text = resources.files("railwright.measure").joinpath("data/effects.json").read_text(encoding="utf-8")
@@ -83,7 +87,7 @@ def published_effects(study: Study, workshop: Workshop) -> tuple[PublishedEffect
     for record in json.loads(text):
         predictor = PREDICTORS[record["id"]]
         predicted = predictor.predict([study], workshop) if predictor.applies(study, workshop) else ""
-        if predicted:
+        if predicted not in ("", NOT_PREDICTED):
             under = tuple(
                 (
                     assumed.name,

@@ -1,4 +1,4 @@
-"""Jobs of a study that take the same GPUs: each is predicted alone, so they are not predicted at one time."""
+"""Jobs of a study that take the same GPUs, or meet on uplinks: each is predicted alone."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from railwright.collectives import Machine
 from railwright.errors import RailwrightError
-from railwright.fabric.graph import Fabric, server_name
+from railwright.fabric.graph import Fabric, Kind, server_name
 from railwright.serving.cluster import places
-from railwright.spec.study import Study
+from railwright.spec.study import ComputeNetwork, Study
 from railwright.training.dlrm import gpus_of
 from railwright.training.placement import place
 from railwright.units import listed
@@ -25,15 +25,17 @@ MOST = 4
 
 
 def together(study: Study, machine: Machine) -> tuple[str, ...]:
-    """One sentence that jobs on the same GPUs are each predicted alone; none where no two share a GPU."""
+    """A sentence that jobs on the same GPUs are each predicted alone, and one that jobs on GPUs of their own
+    are predicted without each other's traffic; neither where nothing is shared."""
     if len(study.jobs) + len(study.recommendations) + len(study.serving) < 2:
         return ()
     fabric = machine.network.fabric
     every = np.arange(fabric.num_gpus)
     taken = list(_taken(study, machine))
     shared = _shared([np.isin(every, gpus) for _, gpus in taken], fabric)
+    beside = _uplinks(taken, study.cluster.compute, fabric)
     if not shared:
-        return ()
+        return beside
     parts = [
         f"{listed([taken[n][0] for n in jobs])} share {_named(servers)}" for jobs, servers in shared[:MOST]
     ]
@@ -42,6 +44,29 @@ def together(study: Study, machine: Machine) -> tuple[str, ...]:
     return (
         f"each job is predicted alone, on the GPUs it takes, as if the others did not run: "
         f"{'; '.join(parts)}. Jobs that are to run at one time want GPUs of their own (servers, gpus).",
+        *beside,
+    )
+
+
+def _uplinks(taken: list[tuple[str, Ints]], compute: ComputeNetwork, fabric: Fabric) -> tuple[str, ...]:
+    """One sentence that jobs on GPUs of their own meet on uplinks that hashing or oversubscription fills."""
+    scarce = [f"routing {compute.routing!r}"] if compute.routing != "adaptive" else []
+    ratios = {"oversubscription": compute.oversubscription}
+    if len(fabric.devices(Kind.CORE)):
+        ratios["core_oversubscription"] = compute.core_oversubscription
+    scarce += [f"{name} {ratio:g}" for name, ratio in ratios.items() if ratio > 1]
+    if not scarce or not len(fabric.devices(Kind.SPINE)):
+        return ()
+    wide = [(name, gpus) for name, gpus in taken if len(np.unique(fabric.group[gpus])) > 1]
+    apart = [name for name, gpus in wide if any(not np.isin(gpus, others).any() for other, others in wide)]
+    if not apart:
+        return ()
+    more = f" and {len(apart) - MOST} more" if len(apart) > MOST else ""
+    names = ", ".join(apart[:MOST]) + more if more else listed(apart)
+    return (
+        f"{names} are predicted without each other's traffic, though they share uplinks, of which "
+        f"each gets less under {' and '.join(scarce)}; `railwright queue` says how much less to rings that "
+        "all send at once.",
     )
 
 

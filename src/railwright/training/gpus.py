@@ -100,7 +100,7 @@ def _dividing(job: TrainingJob, arch: Transformer, fabric: Fabric, gpus: int) ->
     layout = job.layout
     left, odd = divmod(gpus, layout.tensor * layout.context)
     if not odd:
-        return f"pipeline from {listed(divisors(left))}"
+        return f"pipeline from {listed([stages for stages in divisors(left) if stages <= arch.layers])}"
     inside = "tensor" if layout.context == 1 else "tensor x context"
 
     def sizes(of: int) -> list[int]:

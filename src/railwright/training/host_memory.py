@@ -35,7 +35,7 @@ from railwright.training.result import HostMemory
 from railwright.training.sizes import Sizes
 from railwright.training.stages import StageShape, shapes_of
 from railwright.training.states import frozen_shard
-from railwright.units import GIB
+from railwright.units import GIB, number
 
 FP32 = 4.0
 """Bytes of a master weight, a gradient or a moment on the host."""
@@ -67,8 +67,9 @@ def check_host(
     if found is None or not found.capacity or found.total <= found.capacity:
         return found
     parts = ", ".join(f"{n} {size / GIB:.0f}" for n, size in sorted(found.parts.items(), key=lambda p: -p[1]))
+    put = f"{number(found.ranks, 'rank')} on one host put{'s' if found.ranks == 1 else ''}"
     raise PlanError(
-        f"{job.name}: its {found.ranks} ranks on one host put {found.total / GIB:.0f} GiB into host memory, "
+        f"{job.name}: its {put} {found.total / GIB:.0f} GiB into host memory, "
         f"{(found.total - found.capacity) / GIB:.0f} GiB more than the {found.capacity / GIB:.0f} GiB of a "
         f"{server.name} ({parts}); {_help(job, arch, fabric, server, hbm)}"
     )
