@@ -20,37 +20,37 @@ from railwright.spec.training import Layout, Overlap, TrainingJob
 from railwright.training import simulate
 
 GROUPS: dict[str, tuple[float, float]] = {
-    "apertus": (20.6, -20.6),
-    "apertus-long": (23.1, -23.1),
-    "llama3-405b": (1.6, 1.6),
+    "apertus": (20.2, -20.2),
+    "apertus-long": (22.6, -22.6),
+    "llama3-405b": (1.3, 1.3),
     "smollm3": (18.8, -18.8),
-    "olmo3": (3.9, -3.9),
-    "olmo-core": (11.6, 4.8),
-    "olmoe": (12.5, 4.9),
-    "ibm-fsdp": (4.9, 4.9),
-    "fms-fsdp": (4.0, 3.4),
-    "torchtitan-2024": (8.4, -8.0),
+    "olmo3": (0.9, -0.9),
+    "olmo-core": (13.5, 7.9),
+    "olmoe": (12.5, 5.2),
+    "ibm-fsdp": (5.2, 5.2),
+    "fms-fsdp": (3.8, 3.0),
+    "torchtitan-2024": (8.6, -7.9),
     "flagperf-a800-8b": (2.8, 2.0),
     "flagperf-h100": (8.1, -8.1),
-    "flagperf-h800": (8.9, -8.9),
+    "flagperf-h800": (8.3, -8.3),
     "flagperf-a800-7b": (7.3, -7.3),
-    "flagperf-zero3": (1.2, 1.1),
+    "flagperf-zero3": (1.5, 1.5),
     "internevo-recompute": (6.9, -6.9),
     "internevo": (9.7, -9.7),
     "internevo-all": (22.1, -22.1),
-    "internevo-tp2": (9.1, -9.1),
+    "internevo-tp2": (9.2, -9.2),
     "internevo-small": (20.4, -20.4),
-    "tinyllama": (4.8, -4.8),
-    "nanochat": (31.4, 31.4),
-    "moe-modelzoo": (12.1, -2.4),
+    "tinyllama": (4.5, -4.5),
+    "nanochat": (35.1, 35.1),
+    "moe-modelzoo": (12.1, -2.3),
     "amsp-hidden": (9.4, 3.9),
     "amsp-exposed": (11.5, 10.5),
     "amsp-1024": (28.9, -28.9),
 }
 """Mean error and bias of each group [%], as the docs print them."""
-ALL_GROUPS, ALL_BIAS, ALL_RUNS = 11.7, -5.2, 11.0
+ALL_GROUPS, ALL_BIAS, ALL_RUNS = 11.7, -4.7, 11.1
 """Mean of the groups' errors and biases, mean error of all runs [%]."""
-IN_RANGE = 73.2
+IN_RANGE = 72.5
 """Runs inside the range that 80 % are expected in [%]."""
 POINT = 1.0
 

@@ -105,7 +105,7 @@ def job_of(record: Mapping[str, str]) -> TrainingJob:
             **_recompute(record),
         ),
         overlap=Overlap(
-            tp=habits.tp and parallel and not moe and _takes_buffers(record),
+            tp=(habits.tp and parallel and not moe and _takes_buffers(record)) or _is_asynchronous(record),
             dp=habits.dp,
             pp=habits.pp,
             ep=recipe_of(record).get("hidden") == "yes",
@@ -120,6 +120,11 @@ def job_of(record: Mapping[str, str]) -> TrainingJob:
         gradient_dtype=None if record["dtype"] == "fp16" else habits.gradients,  # type: ignore[arg-type]
         master=habits.master,  # type: ignore[arg-type]
     )
+
+
+def _is_asynchronous(record: Mapping[str, str]) -> bool:
+    """Whether a record of torchtitan's ran with asynchronous tensor parallelism, as its name says."""
+    return record["family"].startswith("torchtitan") and record["id"].endswith(("-async", "+asynctp"))
 
 
 def _takes_buffers(record: Mapping[str, str]) -> bool:

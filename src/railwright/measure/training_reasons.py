@@ -95,11 +95,6 @@ RULES: tuple[tuple[Callable[[Record], bool], bool | None, str], ...] = (
         "launches bind its experts: one pace of the host stands for releases that launch unlike",
     ),
     (
-        lambda r: "async" in r["family"],
-        True,
-        "asynchronous tensor parallelism is predicted as the plain one",
-    ),
-    (
         lambda r: r["family"].startswith("torchtitan") and r["cp"] not in ("", "1"),
         None,
         "context parallelism of torchtitan: what merges partial results is not modelled",
