@@ -68,16 +68,13 @@ TUNED = (
 """Records of layouts that their publishers chose for speed; torchtitan's tables show features, each by
 itself, and are none."""
 
-FRAMEWORKS = {"megatron": "megatron", "torchtitan": "torchtitan"}
-"""Framework of an era -> `--framework`."""
-
 
 def gap(name: str) -> tuple[float, float]:
     """Print one case, and return how much more steps the best layout makes than the published one, and the
     share of its step in which the published one's GPU waits for launches."""
     record = next(one for one in records() if one["id"] == name)
     job, began = job_of(record), time.process_time()
-    framework = FRAMEWORKS[era_of(job).framework]
+    framework = era_of(job).framework
     found = search(job, architecture_of(record), machine_for(record), top=10, steps=0, framework=framework)
     own, best = found.own, found.best[0]
     assert own is not None, found.own_refused

@@ -16,6 +16,7 @@ from typing import NamedTuple
 from railwright.errors import PlanError
 from railwright.measure.machines import Unsupported
 from railwright.measure.table import Row
+from railwright.measure.training_bands import GROWTH
 from railwright.measure.training_jobs import job_of
 from railwright.measure.unseen_runs import runs
 from railwright.spec.training import TrainingJob
@@ -30,9 +31,6 @@ OF_RUN = ("family", "software", "kind", "notes")
 
 APART = (0.0, 0.03, 0.1, 0.2, 0.5, inf)
 """Gains between which pairs are counted together."""
-
-GROWTH = 0.5
-"""A family of n layouts weighs sqrt(n), as in the bands (`training_bands.GROWTH`)."""
 
 
 class Pair(NamedTuple):
@@ -133,7 +131,8 @@ def choices(rows: Sequence[Row], records: Records) -> str:
 
 
 def _weights(some: Sequence[Pair], made: Sequence[Pair], layouts: Mapping[str, int]) -> list[float]:
-    """Of each pair: its family's, shared out over all pairs of that."""
+    """Of each pair: its family's, which grows with its layouts as in the bands, shared out over all its
+    pairs."""
     counts = Counter(pair.family for pair in made)
     return [layouts[pair.family] ** GROWTH / counts[pair.family] for pair in some]
 

@@ -45,6 +45,16 @@ Uncarried = Callable[[TrainingJob], str]
 """Why the network does not carry what a job sends; '' where it does."""
 
 
+class Room(NamedTuple):
+    """Where a job's changes are tried: a GPU's memory [byte], the server whose host takes what is offloaded,
+    and the network."""
+
+    fabric: Fabric
+    capacity: float
+    server: Server
+    uncarried: Uncarried
+
+
 class Way(NamedTuple):
     """A change of a job: fields of its layout, and its microbatch."""
 
@@ -76,7 +86,7 @@ def check_memory(
     raise PlanError(
         f"{job.name}: {arch.name} needs {memory.total / GIB:.1f} GiB on its fullest GPU, "
         f"{(memory.total - capacity) / GIB:.1f} GiB more than its {capacity / GIB:.1f} GiB ({parts}); "
-        + _help(job, arch, fabric, capacity, server, uncarried)
+        + _help(job, arch, Room(fabric, capacity, server, uncarried))
         + _frozen(job, arch, fabric, capacity)
         + _native(job, arch, memory)
     )
@@ -126,37 +136,30 @@ def _native(job: TrainingJob, arch: Transformer, memory: Memory) -> str:
     )
 
 
-def _help(
-    job: TrainingJob,
-    arch: Transformer,
-    fabric: Fabric,
-    capacity: float,
-    server: Server,
-    uncarried: Uncarried,
-) -> str:
+def _help(job: TrainingJob, arch: Transformer, room: Room) -> str:
     """Neighbouring settings that fit, found by trying them: of each axis the smallest change, and pairs of
     changes where no single one does."""
-    sizes = Sizes.of(job, fabric)
+    sizes = Sizes.of(job, room.fabric)
     axes = [
         *_shards(job.layout, job.micro_batch, sizes),
-        *_axes(job, arch, domain_of(job, fabric)),
+        *_axes(job, arch, domain_of(job, room.fabric)),
         _offloads(job, sizes.copies),
     ]
-    apart: list[str] = []
-    room = (arch, fabric, capacity, server, uncarried, apart)
-    fitting = [found for axis in axes if (found := _first(axis, job, *room))]
+    tried = [_first(axis, job, arch, room) for axis in axes]
+    fitting = [change for change, no in tried if change and not no]
     pairs = combinations(axes, 2) if not fitting else ()
     for a, b in pairs:
-        both = [_both(one, other) for one in a for other in b]
-        if found := _first(both, job, *room):
-            fitting.append(found)
+        tried.append(_first([_both(one, other) for one in a for other in b], job, arch, room))
+        change, no = tried[-1]
+        if change and not no:
+            fitting.append(change)
         if len(fitting) == MOST:
             break
     if not fitting:
-        if apart:
+        if apart := next((f"{change}: {no}" for change, no in tried if no), ""):
             return (
                 f"no step or two in {TRIED} makes it fit here and is carried by the network; of what "
-                f"would fit, {apart[0]}"
+                f"would fit, {apart}"
             )
         return (
             f"no step or two in {TRIED} makes it fit here; `railwright search` tries every layout "
@@ -166,40 +169,29 @@ def _help(
     return f"what would fit: {told}; `railwright search` finds the fastest that does {NARROWER}."
 
 
-def _first(
-    ways: list[Way],
-    job: TrainingJob,
-    arch: Transformer,
-    fabric: Fabric,
-    capacity: float,
-    server: Server,
-    uncarried: Uncarried,
-    apart: list[str],
-) -> str:
-    """The first of some changes that fits, with the holes of the allocator, and that the network carries; ''
-    where none does.
-
-    apart  out: changes that fit, and why the network does not carry them
-    """
+def _first(ways: list[Way], job: TrainingJob, arch: Transformer, room: Room) -> tuple[str, str]:
+    """The first of some changes that fits, with the holes of the allocator, and the network carries; else
+    the first that fits, and why the network does not carry it; ('', '') where none fits."""
+    apart = ("", "")
     for way in ways:
         layout = Layout(**{**job.layout.model_dump(), **way.layout})
         other = job.model_copy(update={"layout": layout, "micro_batch": way.micro_batch})
         try:
-            check(other, arch, fabric)
-            place(other, fabric)
+            check(other, arch, room.fabric)
+            place(other, room.fabric)
         except PlanError:
             continue
-        memory = peak_memory(other, arch, fabric, capacity)
+        memory = peak_memory(other, arch, room.fabric, room.capacity)
         if (
-            memory.total <= capacity
-            and is_held(reserved(other, arch, fabric, memory, (memory.stage,)), capacity)
-            and fits_host(other, arch, fabric, server)
+            memory.total <= room.capacity
+            and is_held(reserved(other, arch, room.fabric, memory, (memory.stage,)), room.capacity)
+            and fits_host(other, arch, room.fabric, room.server)
         ):
-            told = f"{way.label} ({memory.total / GIB:.1f} GiB)"
-            if not (no := uncarried(other)):
-                return told
-            apart.append(f"{told}: {no}")
-    return ""
+            change = f"{way.label} ({memory.total / GIB:.1f} GiB)"
+            if not (no := room.uncarried(other)):
+                return change, ""
+            apart = apart if any(apart) else (change, no)
+    return apart
 
 
 def _both(a: Way, b: Way) -> Way:
