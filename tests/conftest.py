@@ -11,8 +11,13 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 sys.path.insert(0, str(Path(__file__).parent))
+
+# How long an example takes says what machine the tests run on, not whether they hold.
+settings.register_profile("railwright", parent=settings.default, deadline=None)
+settings.load_profile("railwright")
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -128,7 +128,7 @@ def test_every_format_has_a_sample_that_only_it_recognises(form):
 
 
 @pytest.mark.parametrize("form", FORMATS)
-@settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@settings(max_examples=60, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_a_damaged_dump_is_read_or_refused(form, data):
     broken = data.draw(damage(SAMPLES[form]))
@@ -179,7 +179,7 @@ def small_workbook():
     return file.getvalue()
 
 
-@settings(max_examples=80, deadline=None, derandomize=True)
+@settings(max_examples=80, derandomize=True)
 @given(data=st.data())
 def test_a_damaged_workbook_is_read_or_refused(data):
     assert len(FORMATS["cable-sheet"].parse(decode("whole", small_workbook()), {}).links) == 2

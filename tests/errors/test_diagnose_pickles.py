@@ -84,7 +84,7 @@ def test_deep_nesting_is_no_crash(tmp_path):
         read_recorder([file])
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(st.data())
 def test_a_damaged_dump_is_read_or_refused_never_a_crash(tmp_path_factory, data):
     raw = bytearray(pickle.dumps(dump({"0": [0, 1]}, [entry("0", 3)], {0: (3, 2)}), protocol=2))

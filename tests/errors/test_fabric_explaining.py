@@ -75,7 +75,7 @@ def test_what_is_wrong_is_said(name, published, wanted, said):
     assert why.endswith(".")
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     st.sampled_from(["fat-tree", "rail-optimised", "dual-plane", "rail-only"]),
     st.integers(1, 300),
@@ -117,7 +117,7 @@ def test_what_can_be_built_is_never_explained_away(family, servers, ratio, reser
     assert fabric.explain(replace(said, tiers=None), wanted) is None
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.integers(1, 70000), st.sampled_from([16, 36, 40, 64, 128]), st.sampled_from([1.0, 2.0]))
 def test_the_fewest_switches_have_the_ports_and_one_less_has_not(endpoints, ports, ratio):
     from railwright.fabric.explaining import fewest, reach

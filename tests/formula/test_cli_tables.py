@@ -52,7 +52,7 @@ def test_the_last_columns_stand_below_their_row_where_they_do_not_fit(
 WORDS = st.text(alphabet="ab\u00d7 ", max_size=14).map(lambda text: " ".join(text.split()))
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     width=st.integers(60, 120),
     table=st.integers(1, 6).flatmap(lambda n: st.lists(st.tuples(*[WORDS] * n), min_size=1, max_size=4)),

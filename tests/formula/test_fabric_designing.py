@@ -131,7 +131,7 @@ def test_prepared_designs_move_fewer_cables():
             assert ready[option.family].counts.switches >= option.counts.switches
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.sampled_from(["fat-tree", "rail-optimised", "dual-plane"]), st.integers(1, 40), st.integers(0, 40))
 def test_growth_adds_up(family, servers, more):
     """What is there and stays, and what is bought, are the larger cluster; nothing moves without growth."""

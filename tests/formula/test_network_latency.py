@@ -92,7 +92,7 @@ def test_what_a_long_cable_holds() -> None:
     assert answer.in_flight == pytest.approx(5e6)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(
     st.sampled_from(["rail-optimised", "fat-tree", "single-switch"]),
     st.sampled_from(["adaptive", "ecmp", "static"]),

@@ -134,7 +134,7 @@ class Slow:
             segment[2].pop(owner, None)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.lists(
         st.one_of(
@@ -166,7 +166,7 @@ def test_it_reserves_what_the_slow_one_does(steps: list[int], capacity: float) -
     assert end.allocated == 0
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.lists(st.one_of(st.integers(1, 80 * MIB), st.integers(1, 2 * MIB)), min_size=1, max_size=40),
     st.randoms(),

@@ -35,7 +35,7 @@ def lexicographic(matrix: NDArray[np.float64], capacity: NDArray[np.float64]) ->
     return fixed
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.data())
 def test_filling_equals_the_lexicographic_optimum(data: st.DataObject) -> None:
     flows, links = data.draw(st.integers(1, 5)), data.draw(st.integers(1, 5))

@@ -50,7 +50,6 @@ THOROUGH = bool(os.environ.get("RAILWRIGHT_THOROUGH"))
 QUICK = settings(
     max_examples=4000 if THOROUGH else 100,
     derandomize=not THOROUGH,
-    deadline=None,
     suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow],
 )
 TEXT = settings(QUICK, max_examples=1000 if THOROUGH else 25)

@@ -23,7 +23,7 @@ from railwright.fabric.graph import Fabric, Kind, Role
 from railwright.spec.study import Cluster, ComputeNetwork, Fault
 from railwright.traffic import Communicator
 
-QUICK = settings(max_examples=25, deadline=None, derandomize=True)
+QUICK = settings(max_examples=25, derandomize=True)
 
 
 def fail(fabric: Fabric, cables: list[int]) -> Fabric:

@@ -36,7 +36,7 @@ groups = st.builds(
 sizes = st.floats(3, 34).map(lambda x: 2.0**x)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(groups, sizes, sizes, st.sampled_from(OPS[:4]))
 def test_a_larger_buffer_never_takes_less_time_with_one_algorithm(group, one, other, op) -> None:
     small, large = sorted((one, other))
@@ -48,7 +48,7 @@ def test_a_larger_buffer_never_takes_less_time_with_one_algorithm(group, one, ot
         )
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(groups, st.floats(10, 33), st.sampled_from(OPS[:4]))
 def test_where_nccl_changes_algorithm_the_bands_allow_times_that_grow(group, exponent, op) -> None:
     # NCCL changes where its own model's times meet, ours need not: measured curves drop there too (5-50 %)
@@ -58,7 +58,7 @@ def test_where_nccl_changes_algorithm_the_bands_allow_times_that_grow(group, exp
     assert after.time * after.family.rare_band(large)[1] >= before.time * before.family.rare_band(small)[0]
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(groups, sizes, st.booleans())
 def test_all_to_all_is_monotone_up_to_the_steps_of_chunking(group, size, pxn) -> None:
     # larger chunks mean fewer posts, so a message just above a chunk threshold may cost half the posts
@@ -67,7 +67,7 @@ def test_all_to_all_is_monotone_up_to_the_steps_of_chunking(group, size, pxn) ->
     assert on_healthy_fabric("all_to_all", 4 * size, group, nccl).time >= once
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(groups, sizes, st.sampled_from(OPS[:4]))
 def test_never_faster_than_the_nics(group, size, op) -> None:
     cost = on_healthy_fabric(op, size, group, NcclSettings())
@@ -201,7 +201,7 @@ def _with_nics(server: str, servers: int, factor: float) -> Machine:
     return Machine.of(cluster, replace(shipped, nics=nics, switches=switches), NcclSettings())
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.sampled_from(["dgx-1-v100", "dgx-a100", "dgx-h100", "dgx-b200"]),
     st.sampled_from([2, 4, 6]),

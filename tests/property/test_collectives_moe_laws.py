@@ -21,7 +21,7 @@ def ask(count, kernel, tokens=512, hidden=4096, topk=4, **changes):
     return predict_dispatch(on, world(on), tokens, hidden, topk, 64, kernel=kernel, **changes)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(servers, kernels, st.integers(1, 20_000), st.integers(1, 16), st.integers(16, 20_000))
 def test_no_stage_beats_nic_or_nvlink_and_terms_add_up(count, kernel, tokens, topk, hidden):
     on = machine(count)
@@ -34,7 +34,7 @@ def test_no_stage_beats_nic_or_nvlink_and_terms_add_up(count, kernel, tokens, to
         assert 0 < stage.error_low <= 1.0 <= stage.error_high
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(servers, st.sampled_from(KERNELS[1:]), st.integers(1, 8000), st.integers(2, 16))
 def test_more_tokens_or_experts_never_take_less(count, kernel, tokens, topk):
     small, large = ask(count, kernel, tokens, topk=topk), ask(count, kernel, 2 * tokens, topk=topk)
@@ -45,7 +45,7 @@ def test_more_tokens_or_experts_never_take_less(count, kernel, tokens, topk):
         assert getattr(fewer, name).scale_up_bytes <= getattr(small, name).scale_up_bytes * (1 + 1e-9)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(servers, st.integers(1, 16), st.integers(1, 4))
 def test_a_tighter_node_limit_never_sends_more(count, topk, limit):
     free, limited = copies(64, topk, count, 8, None), copies(64, topk, count, 8, limit)

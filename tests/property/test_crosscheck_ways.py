@@ -16,7 +16,7 @@ from railwright.network import Network
 CATALOG = load_catalog()
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     family=st.sampled_from(["fat-tree", "rail-optimised", "single-switch"]),
     routing=st.sampled_from(["adaptive", "ecmp", "static"]),
@@ -47,7 +47,7 @@ def test_ways_are_the_demands(family, routing, pattern, servers, spines, cables,
     np.testing.assert_allclose(load, problem.answer[0].load, atol=len(ways) + 1e-6)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(header=st.integers(0, 200), payload=st.integers(500, 9000), granted=st.floats(0.5, 1.0))
 def test_packets_are_never_quicker_than_the_fluid(header: int, payload: int, granted: float) -> None:
     fabric = make(4, 1, "fat-tree", servers_per_group=2, nic=50e9, lane=450e9, uplink=50e9)

@@ -47,7 +47,7 @@ def posterior(evidence: Evidence):
     return posed, infer(posed)
 
 
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=6)
 @given(st.sampled_from(["nic", "leaf", "spine", "node"]), st.floats(0.3, 0.8), st.integers(0, 2**31))
 def test_one_fault_is_first_after_two_rounds(kind, left, seed):
     rng = np.random.default_rng(seed)
@@ -57,7 +57,7 @@ def test_one_fault_is_first_after_two_rounds(kind, left, seed):
     assert found.left[posed.class_of[fault.element]] == pytest.approx(left, abs=0.06)
 
 
-@settings(max_examples=4, deadline=None)
+@settings(max_examples=4)
 @given(st.integers(0, 2**31))
 def test_a_sound_machine_has_no_fault(seed):
     rng = np.random.default_rng(seed)
@@ -65,7 +65,7 @@ def test_a_sound_machine_has_no_fault(seed):
     assert found.none > 0.9
 
 
-@settings(max_examples=4, deadline=None)
+@settings(max_examples=4)
 @given(st.integers(0, 2**31))
 def test_the_order_of_the_evidence_does_not_matter(seed):
     rng = np.random.default_rng(seed)

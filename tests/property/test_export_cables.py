@@ -166,14 +166,14 @@ READERS = {
 AS_IT_STANDS = ("ibnetdiscover", "ibsim", "ibnetdiscover -p", "infragraph")
 
 
-@settings(deadline=None, max_examples=15)
+@settings(max_examples=15)
 @given(fabrics())
 def test_every_format_has_every_cable_port_to_port(f):
     cables = cables_by_name(f)
     assert {name: reader(f) ^ cables for name, reader in READERS.items()} == {n: set() for n in READERS}
 
 
-@settings(deadline=None, max_examples=15)
+@settings(max_examples=15)
 @given(st.data(), fabrics())
 def test_what_says_the_fabric_as_it_stands_lacks_exactly_the_failed_cables(data, f):
     """Some cables fail in one direction or both; designs (the schedule, NetBox, …) do not change."""
@@ -188,7 +188,7 @@ def test_what_says_the_fabric_as_it_stands_lacks_exactly_the_failed_cables(data,
         assert reader(broken) == (left if name in AS_IT_STANDS else cables_by_name(f)), name
 
 
-@settings(deadline=None, max_examples=15)
+@settings(max_examples=15)
 @given(fabrics())
 def test_same_fabric_same_bytes_and_an_end_of_line(f):
     for name in export.EXPORTS:
@@ -200,7 +200,7 @@ def test_same_fabric_same_bytes_and_an_end_of_line(f):
         assert all(t.endswith("\n") and "\r" not in t for t in once.values())
 
 
-@settings(deadline=None, max_examples=15)
+@settings(max_examples=15)
 @given(fabrics())
 def test_guids_and_their_ports_are_unique_and_names_are_those_of_the_map(f):
     names = dict(re.findall(r'0x(\w{16}) "([^"]+)"', text(f, "node-names")))

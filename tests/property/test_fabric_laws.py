@@ -59,7 +59,7 @@ def built(order) -> Fabric:
         raise
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(orders())
 def test_ports(order):
     """No port is used twice, none lies beyond the switch, and every NIC port has its cable.
@@ -89,7 +89,7 @@ def test_ports(order):
     assert (f.rate[down] <= asked.leaf.rate / parts).all()
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(orders(families=("dual-plane",)))
 def test_planes_meet_in_the_cores_at_the_earliest(order):
     """Port p of every NIC is on leaves of plane p alone, and no leaf or spine is on two planes."""
@@ -104,7 +104,7 @@ def test_planes_meet_in_the_cores_at_the_earliest(order):
     assert len(np.unique(plane[f.devices(Kind.LEAF)])) == planes
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(orders(families=("rack-rails", "rail-optimised", "rail-only")))
 def test_a_leaf_serves_one_rail_whose_nics_stand_at_one_place_of_their_trays(order):
     f = built(order)
@@ -117,7 +117,7 @@ def test_a_leaf_serves_one_rail_whose_nics_stand_at_one_place_of_their_trays(ord
     assert (f.rail[f.nic_of_gpu] == f.rail[: f.num_gpus]).all()
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(orders())
 def test_the_plan_and_the_graph_agree(order):
     f = built(order)
@@ -132,7 +132,7 @@ def test_the_plan_and_the_graph_agree(order):
     assert fullest == plan.leaf_ports
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(orders())
 def test_every_two_servers_are_joined(order):
     """By the switches alone; in a rail-only fabric rail by rail."""
@@ -150,7 +150,7 @@ def test_every_two_servers_are_joined(order):
         assert parts == 1
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(orders())
 def test_the_mesh_is_regular(order):
     """Where two switches are joined at all, every such pair of the tier has as many cables."""
@@ -165,7 +165,7 @@ def test_the_mesh_is_regular(order):
         assert len(np.unique(per_switch)) <= 1, "every switch of a tier has as many uplinks"
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(orders(ratios=(1.0,)), st.sampled_from(RATIOS[1:]))
 def test_the_oversubscription_asked_for_is_kept(order, ratio):
     cluster, catalog = order
@@ -182,7 +182,7 @@ def test_the_oversubscription_asked_for_is_kept(order, ratio):
     assert (into <= ratio * out_of * (1 + 1e-9)).all()
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(orders(ratios=(1.0,)), st.sampled_from(RATIOS[1:]))
 def test_more_oversubscription_never_takes_more_cables(order, ratio):
     """With the same groups of servers under the leaves, and no spares.
@@ -213,7 +213,7 @@ def fabric_plan(cluster, catalog):
         return None
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(orders())
 def test_the_same_order_gives_the_same_bytes(order):
     f, g = built(order), built(order)
@@ -223,7 +223,7 @@ def test_the_same_order_gives_the_same_bytes(order):
         assert same, field.name
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(orders(), st.randoms(use_true_random=False))
 def test_bisection_is_the_maximum_flow_of_the_unmerged_network(order, random):
     """Against the plain definition, on fabrics with some cables dead or slowed at random."""

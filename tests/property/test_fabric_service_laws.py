@@ -33,7 +33,7 @@ def clusters(draw):
     return Cluster(servers=draw(st.integers(1, 60)), server="dgx-h100", compute=COMPUTE, storage=network)
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120)
 @given(clusters())
 def test_a_network_without_gpus_obeys_the_laws_of_fabrics(cluster):
     """Ports once, within the switch and at the slower end's rate; the plan's counts; what up-links carry."""

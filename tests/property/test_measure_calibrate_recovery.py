@@ -34,7 +34,7 @@ def noisy(whole, rng, noise, true=TRUE):
     return replace(whole, measured=times(whole, true) * np.exp(rng.normal(0, noise, len(whole.size))))
 
 
-@settings(max_examples=3, deadline=None, derandomize=True)
+@settings(max_examples=3, derandomize=True)
 @given(seed=st.integers(0, 2**31), noise=st.sampled_from([0.01, 0.03, 0.06]))
 def test_four_of_five_intervals_hold_the_truth(seed, noise):
     rng = np.random.default_rng(seed)
@@ -49,7 +49,7 @@ def test_four_of_five_intervals_hold_the_truth(seed, noise):
         assert 0.70 <= inside[name] / TRIALS <= 0.90, inside
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 @given(
     launch=st.floats(0, 1e-3), ramp=st.floats(0, 4), usable=st.floats(0.3, 1.0), seed=st.integers(0, 2**31)
 )

@@ -35,7 +35,7 @@ def sane(text):
             assert 0 <= point.busbw < float("inf")
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120)
 @given(st.sampled_from(TEXTS), st.lists(st.tuples(st.integers(0, 4), st.integers(0, 400), NOISE), max_size=6))
 def test_a_damaged_log_never_breaks_the_reader(text, damages):
     lines = text.split("\n")
@@ -55,13 +55,13 @@ def test_a_damaged_log_never_breaks_the_reader(text, damages):
     sane("\n".join(lines))
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(st.text(max_size=400))
 def test_any_text(text):
     sane(text)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.sampled_from(["", "> ", "> > ", "[1,0]<stdout>:", "[1,0]<stdout>: ", " 0: ", "[0] ", "worker-0: ",
                      "pod/x-1 | ", "2025-01-02T03:04:05.678Z ", "[2025-01-02 03:04:05] ", "\x1b[32m"]),

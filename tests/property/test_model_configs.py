@@ -58,7 +58,7 @@ WEIRD = st.one_of(
 CONFIGS = (*(row["config"] for row in ROWS), *REMOTE)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(st.data())
 def test_a_config_is_read_or_refused(data: st.DataObject) -> None:
     """Any keys of a good config of any family replaced by anything."""

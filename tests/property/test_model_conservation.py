@@ -108,7 +108,7 @@ def gemm_flops(operators):
     return sum(op.flops for op in operators if op.kind != "memory")
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     transformers(),
     st.sampled_from(POWERS),
@@ -162,7 +162,7 @@ def with_heads_of_their_own(draw):
     return replace(arch, whole_layers=tuple(i for i, whole in enumerate(sees) if whole), **marks)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(with_heads_of_their_own(), st.sampled_from(POWERS), st.integers(1, 3))
 def test_layers_with_heads_of_their_own_add_up_to_the_closed_form(arch, tp, sequences):
     sequence = 256
@@ -183,7 +183,7 @@ def named(operators, *names):
     return [op for op in operators if op.name.rsplit(", ", 1)[0] in names]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(choosers(), st.sampled_from(POWERS), st.sampled_from(POWERS), st.integers(1, 3))
 def test_operators_of_an_indexer_add_up_once_and_run_on_every_tensor_rank(arch, tp, ep, sequences):
     """tp GPUs together run flops_per_token, the indexer tp - 1 times more, and its loss."""
@@ -211,7 +211,7 @@ def test_operators_of_an_indexer_add_up_once_and_run_on_every_tensor_rank(arch, 
     assert abs(backward - rows * closed.backward) <= 1e-9 * backward
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.one_of(transformers(), choosers()), st.sampled_from(POWERS), st.sampled_from(POWERS))
 def test_layers_of_one_gpu_add_up_to_the_model(arch, tp, ep):
     """Uncut layers hold all parameters; cutting never leaves a GPU less than its share, nor more than all."""
@@ -227,7 +227,7 @@ def test_layers_of_one_gpu_add_up_to_the_model(arch, tp, ep):
         assert cut.expert * tp * ep == one.expert
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.one_of(transformers(), choosers()), st.sampled_from(POWERS), st.booleans())
 def test_more_tensor_parallelism_never_means_more_per_gpu(arch, tp, spread):
     layer = kinds(arch)[0][0]
@@ -243,7 +243,7 @@ def test_more_tensor_parallelism_never_means_more_per_gpu(arch, tp, spread):
     assert memory[1] <= memory[0] * (1 + 1e-12)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(transformers(), st.sampled_from(POWERS), st.booleans(), st.sampled_from(("flash", "unfused")))
 def test_recompute_never_keeps_more(arch, tp, spread, attention):
     layer = kinds(arch)[0][0]
@@ -259,7 +259,7 @@ def test_recompute_never_keeps_more(arch, tp, spread, attention):
 PARTS = ("rotary", "router", "norm", "activation")
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     transformers(),
     st.sampled_from(POWERS),
@@ -285,7 +285,7 @@ def test_no_part_moves_launches_or_keeps_less_one_kernel_per_operation(arch, tp,
         assert kept[1] >= kept[0]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.one_of(transformers(), choosers()), st.integers(1, 4))
 def test_memory_and_work_grow_with_rows(arch, times):
     layer = kinds(arch)[0][0]

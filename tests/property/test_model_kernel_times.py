@@ -19,7 +19,7 @@ def all_operators(name, layer, rows, **cut):
     return [*ops.forward, *ops.backward_input, *ops.backward_weight]
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.sampled_from(MODELS), st.sampled_from(NAMES), st.integers(1, 16), st.integers(0, 16))
 def test_more_rows_never_run_faster(model, gpu, few, more):
     little, much = (all_operators(*model, 1024 * n) for n in (few, few + more))
@@ -27,7 +27,7 @@ def test_more_rows_never_run_faster(model, gpu, few, more):
         assert kernel_time(two, GPUS[gpu]) >= kernel_time(one, GPUS[gpu])
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.sampled_from(MODELS), st.sampled_from(NAMES), st.sampled_from((1, 2, 4)))
 def test_more_tensor_parallelism_never_runs_slower_and_never_beats_a_perfect_split(model, gpu, tp):
     one, two = (
@@ -37,7 +37,7 @@ def test_more_tensor_parallelism_never_runs_slower_and_never_beats_a_perfect_spl
     assert one / 2 <= two <= one
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.sampled_from(MODELS), st.sampled_from(NAMES), st.floats(1.0, 4.0))
 def test_a_faster_gpu_is_never_slower(model, gpu, factor):
     slow = GPUS[gpu]
@@ -47,7 +47,7 @@ def test_a_faster_gpu_is_never_slower(model, gpu, factor):
         assert kernel_time(op, fast) <= kernel_time(op, slow)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.sampled_from(MODELS), st.sampled_from(NAMES))
 def test_no_kernel_beats_the_roofline(model, gpu):
     part = GPUS[gpu]

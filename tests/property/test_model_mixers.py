@@ -51,7 +51,7 @@ def products(operators: object, scans: bool) -> float:
     return sum(op.flops for op in operators if (op.kind == "scan") == scans and op.kind != "memory")  # type: ignore[attr-defined]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(hybrids(), st.sampled_from(POWERS), st.sampled_from((1, 4)))
 def test_products_of_all_gpus_add_up_to_the_closed_form(arch: Transformer, tp: int, ep: int) -> None:
     """The products beside states are flops_per_token less what it counts for states."""
@@ -76,7 +76,7 @@ def test_products_of_linear_attention_are_the_closed_form(arch: Transformer) -> 
         test_what_is_kept_is_what_the_tensors_keep.hypothesis.inner_test(arch, 1, False, dtype)  # type: ignore[attr-defined]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(hybrids(), st.sampled_from(POWERS))
 def test_states_cost_the_same_however_heads_are_cut(arch: Transformer, tp: int) -> None:
     one, cut = (layer_operators(arch, "linear", 512, 512, Cut(tp=t)) for t in (1, tp))
@@ -88,7 +88,7 @@ def test_states_cost_the_same_however_heads_are_cut(arch: Transformer, tp: int) 
     assert tp * moved[1] == pytest.approx(moved[0], rel=1e-9)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(hybrids(), st.sampled_from(POWERS))
 def test_layers_of_one_gpu_add_up_to_the_model(arch: Transformer, tp: int) -> None:
     count = count_parameters(arch)
@@ -99,7 +99,7 @@ def test_layers_of_one_gpu_add_up_to_the_model(arch: Transformer, tp: int) -> No
         assert one.dense / tp <= cut.dense * (1 + 1e-12) <= one.dense * (1 + 1e-9)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(hybrids(), st.sampled_from((1, 2, 4)), st.booleans(), st.sampled_from(("bf16", "fp8")))
 def test_what_is_kept_is_what_the_tensors_keep(arch: Transformer, tp: int, spread: bool, dtype: str) -> None:
     """Every kept tensor is one that some operator of the layer keeps, and the other way round."""

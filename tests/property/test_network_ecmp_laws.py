@@ -18,7 +18,7 @@ from railwright.network.ecmp_flows import Stream
 from railwright.network.paths import find_routes
 from railwright.traffic import Communicator, Traffic, all_to_all, send_recv
 
-QUICK = settings(max_examples=40, deadline=None)
+QUICK = settings(max_examples=40)
 
 
 @st.composite

@@ -87,7 +87,7 @@ def problems(draw: st.DrawFn) -> tuple[Network, Schedule]:
     return Network(fabric, routing, draw(st.integers(0, 9))), side_by_side(jobs)
 
 
-@settings(max_examples=2_000 if os.environ.get("RAILWRIGHT_THOROUGH") else 60, deadline=None)
+@settings(max_examples=2_000 if os.environ.get("RAILWRIGHT_THOROUGH") else 60)
 @given(problems())
 def test_what_was_sent_at_max_min_rates_is_the_size_of_every_flow(problem: tuple[Network, Schedule]) -> None:
     network, schedule = problem

@@ -66,7 +66,7 @@ def _outside_spreads(fabric: Fabric, routes: Routes) -> NDArray[np.float64]:
     return slowest
 
 
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 @given(cases())
 def test_never_below_a_bound_and_nothing_is_lost(case: tuple[Network, Traffic, dict[str, Any]]) -> None:
     """No link carries more than it can until the end; no message beats its slowest link and its latency;
@@ -101,7 +101,7 @@ def test_never_below_a_bound_and_nothing_is_lost(case: tuple[Network, Traffic, d
     assert np.all(answer.posted <= answer.finish)
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(cases())
 def test_same_question_same_bytes(case: tuple[Network, Traffic, dict[str, Any]]) -> None:
     network, traffic, given_ = case
@@ -112,7 +112,7 @@ def test_same_question_same_bytes(case: tuple[Network, Traffic, dict[str, Any]])
     assert one.solution.load.tobytes() == two.solution.load.tobytes()
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(cases(), st.integers(-3, 5))
 def test_links_twice_as_fast_are_done_in_half_the_time(
     case: tuple[Network, Traffic, dict[str, Any]], power: int
@@ -127,7 +127,7 @@ def test_links_twice_as_fast_are_done_in_half_the_time(
     assert np.array_equal(fast.queue, slow.queue)
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(cases())
 def test_adaptive_deals_each_link_its_share(case: tuple[Network, Traffic, dict[str, Any]]) -> None:
     """Uplinks of one leaf get what adaptive routing gives them, to a chunk for every pair of leaves."""

@@ -19,7 +19,7 @@ from railwright.network.paths import find_routes
 from railwright.network.symmetry import flow_system, quotient, refine, unequal, without_twins
 from railwright.traffic import Communicator, Traffic, all_to_all
 
-QUICK = settings(max_examples=40, deadline=None)
+QUICK = settings(max_examples=40)
 
 
 @st.composite

@@ -27,8 +27,8 @@ from railwright.network.symmetry import quotient, without_twins
 from railwright.traffic import Groups
 
 THOROUGH = bool(os.environ.get("RAILWRIGHT_THOROUGH"))
-CASES = settings(max_examples=6000 if THOROUGH else 100, deadline=None)
-FEW = settings(max_examples=600 if THOROUGH else 20, deadline=None)
+CASES = settings(max_examples=6000 if THOROUGH else 100)
+FEW = settings(max_examples=600 if THOROUGH else 20)
 SEEDS = st.integers(0, 10**9)
 
 

@@ -48,7 +48,7 @@ def real(servers: int, **network: object) -> Fabric:
     return build(Cluster(servers=servers, server="dgx-h100", compute=plan), load_catalog())
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.integers(2, 6), st.integers(1, 4), st.integers(1, 4), st.integers(1, 2), st.integers(1, 3))
 def test_what_lies_below_a_switch_is_dealt_evenly_to_its_upper_ports(
     servers: int, gpus: int, spines: int, cables: int, per_group: int

@@ -14,7 +14,7 @@ from railwright.network.tables_check import check_tables
 from railwright.traffic import Communicator, all_to_all
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     st.integers(2, 6),
     st.integers(1, 3),

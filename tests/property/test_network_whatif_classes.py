@@ -19,7 +19,7 @@ from railwright.network.whatif_price import healthy, price
 from whatif_cases import all_to_all, brute_force, fabrics, patterns, planes_with_a_dead_leaf
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 @given(st.data())
 def test_every_element_of_a_class_costs_what_its_first_costs(data) -> None:
     built = data.draw(fabrics(most_gpus=24))
@@ -52,7 +52,7 @@ def check(network: Network, pattern: Pattern) -> list[float]:
     return slowdown
 
 
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=6)
 @given(st.data())
 def test_classes_of_pairs_cover_all_pairs_and_each_pair_costs_what_its_class_costs(data) -> None:
     built = data.draw(fabrics(most_gpus=8, faults=False))

@@ -24,7 +24,7 @@ JOBS = st.lists(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(SITES, JOBS, st.sampled_from(list(POLICIES)), st.sampled_from([0.0, 0.01]), st.integers(0, 5))
 def test_every_gpu_has_one_job_at_a_time_and_every_job_ends(site, jobs, policy, rate, seed):
     fit = [i for i, job in enumerate(jobs) if not check_size(site, job.gpus, policy)]
@@ -52,7 +52,7 @@ def test_every_gpu_has_one_job_at_a_time_and_every_job_ends(site, jobs, policy, 
     assert np.isclose(total, sum(jobs[i].duration * jobs[i].gpus for i in fit) + run.lost)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(
     SITES,
     st.lists(st.integers(0, 255), min_size=9, max_size=9),
@@ -71,7 +71,7 @@ def test_more_free_gpus_never_make_a_placement_impossible(site, bits, gpus, poli
         assert place(site, more, gpus, policy) is not None
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(SITES, JOBS)
 def test_nobody_waits_where_everything_fits(site, jobs):
     one = [Job(job.submit, job.duration, 1) for job in jobs][: site.capacity]

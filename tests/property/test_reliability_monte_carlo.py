@@ -20,7 +20,7 @@ mttis = st.floats(0.2 * HOUR, 500 * HOUR)
 blocks = st.floats(0.05, 600.0)
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 @given(
     mtti=st.floats(HOUR, 20 * HOUR),
     recovery=st.floats(0.0, 1800.0),

@@ -27,7 +27,7 @@ fabrics = st.builds(
 )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(fabrics)
 def test_every_device_is_in_one_box_and_every_cable_in_one_bundle(fabric):
     boxes, box_of = boxes_of(fabric)
@@ -39,7 +39,7 @@ def test_every_device_is_in_one_box_and_every_cable_in_one_bundle(fabric):
     assert all(boxes[link.low].kind < boxes[link.high].kind for link in links)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(fabrics)
 def test_boxes_of_a_row_fit_and_do_not_overlap(fabric):
     boxes, _ = boxes_of(fabric)
@@ -50,7 +50,7 @@ def test_boxes_of_a_row_fit_and_do_not_overlap(fabric):
         assert all(before[1] <= after[0] + 1e-9 for before, after in pairwise(row))
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(fabrics, st.data())
 def test_a_failed_switch_is_failed_in_the_drawing_and_nothing_else_is(fabric, data):
     switches = np.flatnonzero(fabric.kind == Kind.LEAF)
@@ -94,7 +94,7 @@ def test_size_ticks_are_powers_of_two_within_the_data(first, more, most):
     assert all(2.0**first <= t <= 2.0 ** (first + more) for t in ticks)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @example([[5e-324]])
 @given(st.lists(st.lists(st.floats(0, 1e12), min_size=1, max_size=12), min_size=1, max_size=9))
 def test_any_curve_can_be_drawn(curves):

@@ -16,7 +16,7 @@ from search_cases import AGAIN, ALTERNATING, DELAYED, TORCHAO, drawn
 from training_cases import DENSE, MIXED, MOE, job
 
 
-@settings(max_examples=4, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=4, suppress_health_check=[HealthCheck.too_slow])
 @given(
     arch=st.sampled_from([DENSE, MOE]),
     servers=st.sampled_from([1, 2]),

@@ -51,7 +51,7 @@ PLANS = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 @given(
     table=TABLES,
     plan=PLANS,
@@ -82,7 +82,7 @@ def test_no_floor_is_above_a_simulation(
     assert found.prompts >= on_time * (1 - 1e-9)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 @given(table=TABLES, plan=PLANS, output=st.sampled_from([1, 2, 60]), prompt=st.sampled_from([16, 700]))
 def test_no_replica_outruns_its_ceiling(table: dict, plan: dict, output: int, prompt: int) -> None:
     """All requests at once, and no promise kept: still no more a second than the ceiling."""
@@ -97,7 +97,7 @@ def test_no_replica_outruns_its_ceiling(table: dict, plan: dict, output: int, pr
     assert len(work) / busy <= found.rate * (1 + 1e-9)
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=30, suppress_health_check=[HealthCheck.too_slow])
 @given(
     table=TABLES,
     plan=PLANS,

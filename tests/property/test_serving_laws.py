@@ -44,7 +44,7 @@ def runs(draw) -> Run:
     return simulate(work, fleet, "interpreted")
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(runs())
 def test_every_request_is_answered_in_order_of_its_moments(run):
     assert (run.work.arrival <= run.sent).all()
@@ -55,7 +55,7 @@ def test_every_request_is_answered_in_order_of_its_moments(run):
     assert (run.first == run.done)[run.work.output == 1].all()
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(runs())
 def test_keys_and_values_never_exceed_their_memory_and_all_come_back(run):
     blocks = run.fleet.pools[0].table.kv_tokens // run.fleet.pools[0].table.block
@@ -63,7 +63,7 @@ def test_keys_and_values_never_exceed_their_memory_and_all_come_back(run):
     assert (run.log[:, r.LOG_USED] <= blocks).all()
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.integers(0, 2**31), st.sampled_from(["mixed", "prefill-first", "static"]), st.booleans())
 def test_an_empty_replica_holds_nothing(seed, policy, caches):
     from railwright.serving.kernel_loop import advance
@@ -88,7 +88,7 @@ def test_an_empty_replica_holds_nothing(seed, policy, caches):
     assert sum(state.growth) == 0
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(runs())
 def test_every_token_is_made_in_some_step(run):
     # Without losses each request has one decode pass for every one it needs, and its prompt is computed once.
@@ -100,7 +100,7 @@ def test_every_token_is_made_in_some_step(run):
     assert inter_token(run)[1].sum() == run.passes.sum()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(runs())
 def test_a_replica_rests_only_when_it_has_nothing_to_do(run):
     # Work conservation: whoever waits while a replica rests waits for room of its own.

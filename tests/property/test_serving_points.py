@@ -37,7 +37,7 @@ def sources(draw: st.DrawFn) -> Points:
     )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     source=sources(), config=st.tuples(*[st.floats(0.5, 9999)] * 2), x=st.floats(0, 1e5), y=st.floats(0, 1e5)
 )
@@ -50,7 +50,7 @@ def test_a_correction_lies_between_the_fit_and_what_was_measured(
     assert known.min() - 1e-9 <= told <= known.max() + 1e-9
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(source=sources())
 def test_every_measurement_is_met(source: Points) -> None:
     for number, config in enumerate(source.configs):
@@ -60,7 +60,7 @@ def test_every_measurement_is_met(source: Points) -> None:
         np.testing.assert_allclose(told[there], wanted[there], atol=1e-4)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(source=sources(), which=st.integers(0, 5))
 def test_far_from_every_configuration_the_fit_stands(source: Points, which: int) -> None:
     config = tuple(source.configs[which % len(source.configs)] * 2.0 ** (13 + 8 * source.scale))

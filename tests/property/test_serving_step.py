@@ -45,7 +45,7 @@ def test_more_tensor_ranks_keep_more_and_compute_faster(model: str) -> None:
         assert more.mixed_rows[-1] < fewer.mixed_rows[-1]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     decoding=st.integers(1, 256),
     context=st.integers(1, 8192),
@@ -61,7 +61,7 @@ def test_a_step_with_a_chunk_takes_longer(decoding: int, context: int, chunk: in
     assert beside.parts["prefill attention"] > 0
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(weights=st.sampled_from(["bf16", "fp8", "int4"]), batch=st.sampled_from([1, 4, 16, 64]))
 def test_narrower_weights_decode_no_slower(weights: str, batch: int) -> None:
     wide = tabulate(job(engine="vllm-2026"), arch(), machine())

@@ -110,7 +110,7 @@ def check_circuits(made: RackPower, lost: int | None, peak: bool) -> None:
             assert amps <= circuit.plug.amps * allowed + EPS, "a line"
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=250)
 @given(loads(), supplies())
 def test_an_accepted_rack_keeps_every_limit_whatever_feed_dies(machines, fed):
     supplying, pdus = fed
@@ -134,7 +134,7 @@ def test_an_accepted_rack_keeps_every_limit_whatever_feed_dies(machines, fed):
         assert count <= getattr(made.circuits[circuit].banks[bank].bank, outlet), "an outlet used twice"
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(loads(), supplies())
 def test_planning_is_repeatable_and_power_is_conserved(machines, fed):
     supplying, pdus = fed

@@ -107,7 +107,7 @@ def check_cables(plan: SitePlan) -> None:
     assert cords == sum(m.intake.supplies for rack in plan.racks for m in rack.power.machines)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(sites())
 def test_an_accepted_site_keeps_every_limit(text: str):
     try:

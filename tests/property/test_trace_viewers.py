@@ -36,7 +36,7 @@ def check(events: list[dict[str, Any]]) -> None:
     assert threads.keys() == named
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(
     st.lists(
         st.tuples(st.integers(0, 30), st.floats(0, 1e-6), st.floats(1e-9, 1e-6)), min_size=1, max_size=40
@@ -52,7 +52,7 @@ def test_any_steps_events(drawn: list[tuple[int, float, float]]) -> None:
 
 @pytest.mark.parametrize("stages", [1, 3])
 @given(seed=st.integers(0, 2**31))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 def test_any_runs_steps(stages: int, seed: int) -> None:
     """Batches in flight lie beside each other; who decodes is counted from a step's begin to its end."""
     rng = np.random.default_rng(seed)

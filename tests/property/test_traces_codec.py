@@ -73,7 +73,7 @@ def test_packed_and_plain_repeated_numbers_are_the_same(values: list[int]) -> No
     assert packed == values == [v for _, k, value in pb.fields(plain) for v in pb.unpacked(k, value)]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(traces())
 def test_a_trace_is_read_as_it_was_written(trace: StepTrace) -> None:
     back = _through_files(trace)
@@ -83,7 +83,7 @@ def test_a_trace_is_read_as_it_was_written(trace: StepTrace) -> None:
     assert groups == ({(0, 1)} if any(n.group for n in trace.nodes(0)) else set())
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(traces(), st.integers(100, 2**28), WHOLE, st.binary(max_size=20))
 def test_fields_nobody_knows_are_skipped(trace: StepTrace, field: int, value: int, text: bytes) -> None:
     strange = pb.number(field, value) + pb.data(field + 1, text) + pb.double(field + 2, 1.5)
@@ -96,7 +96,7 @@ def test_fields_nobody_knows_are_skipped(trace: StepTrace, field: int, value: in
     assert [back.nodes(rank) for rank in range(2)] == [known.nodes(rank) for rank in range(2)]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(traces(), st.data())
 def test_a_damaged_file_is_one_sentence_with_its_place(trace: StepTrace, data: st.DataObject) -> None:
     files = dict(chakra.write(trace))

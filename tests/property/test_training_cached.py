@@ -64,7 +64,7 @@ MANY_REFUSED = [HealthCheck.filter_too_much]
 """Most layouts of random axes are refused, of some draws nearly all."""
 
 
-@settings(max_examples=80, deadline=None, suppress_health_check=MANY_REFUSED)
+@settings(max_examples=80, suppress_health_check=MANY_REFUSED)
 @given(
     LAYOUTS,
     st.sampled_from([DENSE, MOE, LATENTS, GATED, HEADED, CHOOSING]),
@@ -76,7 +76,7 @@ def test_any_layout_can_be_replayed(layout, arch, software, dtype, hidden) -> No
     _replayed(layout, arch, software, dtype, hidden)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=MANY_REFUSED)
+@settings(max_examples=60, suppress_health_check=MANY_REFUSED)
 @given(
     LAYOUTS,
     st.sampled_from([BLOCKS, DELTA, KIMI, LIGHTNING]),

@@ -58,7 +58,7 @@ def test_a_slot_is_shared_as_the_network_shares_a_link(uses: list[Uses]) -> None
         assert [uses[i].slot / found[i] for i in ours] == pytest.approx(rates.tolist(), rel=1e-6)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     st.lists(
         st.tuples(

@@ -46,7 +46,7 @@ def path_of(given: list[Task]) -> tuple[float, CriticalPath]:
 
 
 @given(tasks())
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120)
 def test_the_path_fills_the_step_without_a_gap(given: list[Task]) -> None:
     span, path = path_of(given)
     assert not path.waits
@@ -58,7 +58,7 @@ def test_the_path_fills_the_step_without_a_gap(given: list[Task]) -> None:
 
 
 @given(tasks(), st.data())
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120)
 def test_only_tasks_on_the_path_set_the_length(given: list[Task], data: st.DataObject) -> None:
     """Without interference: halving a task off the path changes nothing, one on it shortens the whole."""
     span, path = path_of(given)

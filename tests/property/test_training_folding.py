@@ -31,7 +31,7 @@ def step(tensor: int, expert: int, inside: int | None, pipeline: int = 1) -> Ste
     return simulate(one, MOE, machine(4), must_fit=False, most_events=0)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(tensor=SIZES, expert=SIZES, inside=SIZES, pipeline=st.sampled_from((1, 2)))
 def test_every_expert_lies_on_as_many_gpus_as_it_has_replicas(
     tensor: int, expert: int, inside: int, pipeline: int
@@ -46,7 +46,7 @@ def test_every_expert_lies_on_as_many_gpus_as_it_has_replicas(
     assert sizes.expert_replicas * expert * inside == stage
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(tensor=SIZES, expert=SIZES, inside=SIZES)
 def test_experts_of_all_gpus_do_the_same_work_however_they_are_cut(
     tensor: int, expert: int, inside: int
@@ -58,7 +58,7 @@ def test_experts_of_all_gpus_do_the_same_work_however_they_are_cut(
     assert flops(expert, inside) == pytest.approx(flops(1, 1))
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(tensor=SIZES, expert=SIZES, inside=SIZES)
 def test_ranks_of_an_expert_are_neighbours_and_all_gpus_have_one_place(
     tensor: int, expert: int, inside: int

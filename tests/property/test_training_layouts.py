@@ -77,7 +77,7 @@ def stepped(wanted: TrainingJob, arch: Transformer, bandwidth: float) -> StepRes
     return simulate(wanted, arch, machine(4), predict=priced(bandwidth), kernel=roofline)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(jobs(), st.sampled_from([5e9, 50e9]))
 def test_every_instant_belongs_to_one_share(drawn: tuple[TrainingJob, Transformer], bandwidth: float) -> None:
     result = stepped(*drawn, bandwidth)
@@ -85,19 +85,19 @@ def test_every_instant_belongs_to_one_share(drawn: tuple[TrainingJob, Transforme
     assert result == stepped(*drawn, bandwidth)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(jobs())
 def test_one_lane_of_one_rank_does_one_thing_at_a_time(drawn: tuple[TrainingJob, Transformer]) -> None:
     one_thing_at_a_time(stepped(*drawn, 50e9))
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(jobs())
 def test_a_free_network_costs_nothing(drawn: tuple[TrainingJob, Transformer]) -> None:
     assert stepped(*drawn, 0.0).exposed_share == pytest.approx(0.0, abs=1e-12)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(jobs(), st.sampled_from([5e9, 50e9]))
 def test_twice_the_bandwidth_is_never_slower(
     drawn: tuple[TrainingJob, Transformer], bandwidth: float
@@ -124,7 +124,7 @@ def flops_over_all_gpus(wanted: TrainingJob, arch: Transformer) -> float:
     return per_stage * (wanted.gpus or 32) / layout.pipeline
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(jobs())
 def test_the_work_is_the_same_however_it_is_cut(drawn: tuple[TrainingJob, Transformer]) -> None:
     wanted, arch = drawn
@@ -135,7 +135,7 @@ def test_the_work_is_the_same_however_it_is_cut(drawn: tuple[TrainingJob, Transf
     assert flops_over_all_gpus(same, arch) == pytest.approx(flops_over_all_gpus(plain, arch), rel=1e-6)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(jobs())
 def test_every_kind_of_group_covers_every_gpu_once(drawn: tuple[TrainingJob, Transformer]) -> None:
     wanted, _ = drawn

@@ -29,7 +29,7 @@ def peak(arch: Transformer, **fields: object) -> Memory:
     return peak_memory(wanted, arch, fabric, 80e9)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.sampled_from([DENSE, MOE]),
     st.sampled_from(SIZES),
@@ -57,7 +57,7 @@ def test_ranks_together_hold_every_weight_once(
     assert replicated == pytest.approx((tensor - 1) * (norms + routers), rel=1e-9, abs=1.0)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.sampled_from([DENSE, MOE]), st.sampled_from((1, 2, 8, 32)))
 def test_shards_of_all_ranks_add_up(arch: Transformer, ranks: int) -> None:
     whole, parts = (job(zero=z) for z in (0, 1))
@@ -66,7 +66,7 @@ def test_shards_of_all_ranks_add_up(arch: Transformer, ranks: int) -> None:
     assert states[1] * ranks == pytest.approx(states[0])
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.sampled_from([DENSE, MOE]),
     st.sampled_from(("bf16", "fp16", "fp8", "mxfp8", "nvfp4")),
@@ -91,7 +91,7 @@ def test_less_per_gpu_never_needs_more(
             assert some.parts.get("activations", 0) <= base.parts.get("activations", 0) * (1 + 1e-9)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.sampled_from([DENSE, MOE]),
     st.sampled_from((1, 2, 3)),
@@ -123,7 +123,7 @@ def test_more_shards_and_more_recomputation_never_need_more(
     assert held(16, "full") <= held(16, "selective") <= held(16, "none") <= held(16, "none", 2)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(
     st.sampled_from(("1f1b", "interleaved", "gpipe", "zb-h1", "zb-v", "dualpipe", "dualpipe-v")),
     st.sampled_from((2, 4, 8)),

@@ -74,7 +74,7 @@ def test_every_matrix_of_a_layer_is_widened_once_each_way(arch: Transformer, sof
         assert 0 < widened(wanted, arch, kind) <= largest
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     software=st.sampled_from(["fsdp-2023", "fsdp-2024", "fsdp-2025"]),
     arch=st.sampled_from([DENSE, MOE]),

@@ -22,7 +22,7 @@ ALTERNATING = replace(
 """Llama 4 Maverick's layers, small: dense ones between those with experts and a shared one."""
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(
     layers=st.integers(4, 13),
     leading=st.integers(0, 3),
@@ -114,7 +114,7 @@ def test_the_order_of_layers_within_a_stage_does_not_change_what_it_computes() -
     assert one == pytest.approx(other, rel=1e-6)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.sampled_from((0, 1, 2, 4)), st.sampled_from((0, 100, 256)), st.booleans(), st.sampled_from((2, 3)))
 def test_windows_never_add_work(every: int, window: int, chunked: bool, other: int) -> None:
     """Fewer full layers, narrower windows and chunks instead of windows never mean more attention."""

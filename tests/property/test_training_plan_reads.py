@@ -62,7 +62,7 @@ def answers(one: TrainingJob, arch: Any) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("field", READ)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(data=st.data())
 def test_a_field_changes_no_check_that_does_not_say_it_reads_it(field: str, data: Any) -> None:
     arch = data.draw(st.sampled_from([DENSE, MOE, LATENTS]))

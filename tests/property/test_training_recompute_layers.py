@@ -28,7 +28,7 @@ def of(layers: int, wanted: TrainingJob) -> TrainingJob:
     )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     arch=st.sampled_from([DENSE, MOE, ALTERNATING]),
     tensor=st.sampled_from([1, 2]),

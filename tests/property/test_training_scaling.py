@@ -82,7 +82,7 @@ def stepped(one: TrainingJob, arch: Transformer, rate: float) -> StepResult:
         return simulate(one, arch, machine(4), predict=predict, kernel=kernel, pace=Pace())
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120)
 @given(jobs())
 def test_twice_the_rates_halve_a_step_and_every_share_of_it(drawn: tuple[TrainingJob, Transformer]) -> None:
     one, arch = drawn

@@ -41,7 +41,7 @@ def stepped(wanted: TrainingJob, bandwidth: float, latency: float = 20e-6) -> St
     return simulate(wanted, arch, machine(4), predict=priced(bandwidth, latency), kernel=roofline)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(jobs(), st.sampled_from([5e9, 50e9, 400e9]))
 def test_every_instant_belongs_to_one_share(wanted: TrainingJob, bandwidth: float) -> None:
     result = stepped(wanted, bandwidth)
@@ -51,7 +51,7 @@ def test_every_instant_belongs_to_one_share(wanted: TrainingJob, bandwidth: floa
             assert share.exposed <= share.busy + 1e-9 * result.step_time
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(jobs(), st.sampled_from([5e9, 50e9]))
 def test_one_lane_of_one_rank_does_one_thing_at_a_time(wanted: TrainingJob, bandwidth: float) -> None:
     result = stepped(wanted, bandwidth)
@@ -61,13 +61,13 @@ def test_one_lane_of_one_rank_does_one_thing_at_a_time(wanted: TrainingJob, band
     assert order == sorted(order)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(jobs())
 def test_a_free_network_costs_nothing(wanted: TrainingJob) -> None:
     assert stepped(wanted, 0.0).exposed_share == pytest.approx(0.0, abs=1e-12)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(jobs(), st.sampled_from([5e9, 50e9]))
 def test_twice_the_bandwidth_is_never_slower(wanted: TrainingJob, bandwidth: float) -> None:
     # But for this: what ends earlier may have run beside compute, which it slows, instead of beside a wait.
@@ -75,13 +75,13 @@ def test_twice_the_bandwidth_is_never_slower(wanted: TrainingJob, bandwidth: flo
     assert fast.step_time <= slow.step_time * (1 + 1e-3)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(jobs())
 def test_same_input_same_result(wanted: TrainingJob) -> None:
     assert stepped(wanted, 50e9) == stepped(wanted, 50e9)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.lists(
         st.tuples(

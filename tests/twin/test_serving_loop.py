@@ -48,7 +48,7 @@ def problems(draw):
     return work, fleet
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120)
 @given(problems())
 def test_jumping_over_runs_of_steps_changes_nothing(problem):
     work, fleet = problem

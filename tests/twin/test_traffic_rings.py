@@ -32,7 +32,7 @@ def communicator(rng: np.random.Generator, servers: int, each: int, shuffled: bo
 
 
 @pytest.mark.parametrize("server", SERVERS)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(seed=st.integers(0, 10**6), servers=st.integers(2, 8), each=st.integers(1, 8), shuffled=st.booleans())
 def test_heads_of_domains_alike(server: str, seed: int, servers: int, each: int, shuffled: bool) -> None:
     """With one more domain, of another number of members, heads are found domain by domain."""
@@ -46,7 +46,7 @@ def test_heads_of_domains_alike(server: str, seed: int, servers: int, each: int,
 
 @pytest.mark.parametrize("server", SERVERS)
 @pytest.mark.parametrize("pxn", [True, False])
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(seed=st.integers(0, 10**6), shuffled=st.booleans(), count=st.integers(1, 6))
 def test_many_communicators_at_once(server: str, pxn: bool, seed: int, shuffled: bool, count: int) -> None:
     fabric, rng = eight(server).network.fabric, np.random.default_rng(seed)
@@ -71,7 +71,7 @@ def test_communicators_laid_alike_are_not_walked() -> None:
 
 
 @pytest.mark.parametrize("server", SERVERS)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(seed=st.integers(0, 10**6), count=st.integers(1, 6))
 def test_shapes_of_communicators(server: str, seed: int, count: int) -> None:
     """Nodes are domains touched, NICs the fewest that any of them offers; counted one by one here."""

@@ -137,7 +137,7 @@ def _quick(asked: TrainingJob, arch: object, pace: Pace | None = None, one: Mach
     return step_seconds(asked, arch, prices, kernel, pace, book)  # type: ignore[arg-type]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(seed=st.integers(0, 10**6), count=st.integers(1, 40), slowdown=st.sampled_from([1.0, 1.1, 1.5]))
 def test_lanes_of_a_pass(seed: int, count: int, slowdown: float) -> None:
     """Random tasks on all lanes: the same duration and the same end of compute."""

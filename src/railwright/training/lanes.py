@@ -161,22 +161,6 @@ class _Lane:
         self.pace = self.stretch = 1.0
         self.uses = NICS
 
-    def take(self, index: int, task: Task, started: float, fixed: float, wire: float) -> None:
-        """Run a task from here on."""
-        self.index, self.started, self.uses = index, started, task.uses
-        self.fixed, self.wire, self.stretch = fixed, wire, 1.0
-
-    def wait(self) -> float:
-        """Until the task finishes, or changes from its own pace to the shared one. [s]"""
-        return self.fixed / self.pace if self.fixed > 0 else self.wire * self.stretch
-
-    def run(self, seconds: float) -> None:
-        """Get on by less than `wait`."""
-        if self.fixed > 0:
-            self.fixed -= seconds * self.pace
-        else:
-            self.wire -= seconds / self.stretch
-
 
 class _Playing:
     """All lanes at one instant of a pass; arguments as in `run`.
@@ -200,6 +184,7 @@ class _Playing:
         self.done = [False] * (len(tasks) + len(begun))
         # In the order of LANES, so that ties end in the same order.
         self.lanes = {name: _Lane(name, queue) for name, queue in queues.items() if queue}
+        self.every = [*self.lanes.values()]
         self.compute = self.lanes.get("compute")
         self.idle, self.active, self.loud = [*self.lanes.values()], list[_Lane](), 0
         self.spans: list[Span] = []
@@ -208,64 +193,77 @@ class _Playing:
     def start(self) -> None:
         """Start the next task of every idle lane, where all that it waits for has finished."""
         for lane in self.idle:
-            if not self._may_start(lane):
-                continue
-            index = lane.queue.popleft()
+            index = lane.queue[0]
             if index < 0:
                 one = self.begun[index]
-                lane.take(index, one.task, self.now if one.start is None else one.start, one.fixed, one.wire)
+                lane.started = self.now if one.start is None else one.start
+                lane.fixed, lane.wire, lane.uses = one.fixed, one.wire, one.task.uses
+            elif self._may_start(lane, task := self.tasks[index]):
+                lane.started = self.now
+                lane.fixed, lane.wire, lane.uses = task.duration - task.wire, task.wire, task.uses
             else:
-                task = self.tasks[index]
-                lane.take(index, task, self.now, task.duration - task.wire, task.wire)
+                continue
+            lane.index, lane.stretch = lane.queue.popleft(), 1.0
             self.active.append(lane)
             self.loud += lane.loud
         assert self.active, "tasks wait for each other"
 
-    def _may_start(self, lane: _Lane) -> bool:
-        index = lane.queue[0]
-        if index < 0:
-            return True
-        task = self.tasks[index]
-        gate = self.gates.get(task.layer) if lane.name == "compute" else None
-        if gate is not None and not self.done[gate - len(self.begun)]:
-            return False
-        return all(map(self.done.__getitem__, task.after))
+    def _may_start(self, lane: _Lane, task: Task) -> bool:
+        for other in task.after:
+            if not self.done[other]:
+                return False
+        gate = self.gates.get(task.layer) if self.gates and lane is self.compute else None
+        return gate is None or self.done[gate - len(self.begun)]
 
     def advance(self) -> None:
         """To the next instant at which a task finishes, or changes from its own pace to the shared one."""
+        if len(self.active) == 1:
+            (lane,) = self.active
+            # In two steps, as beside others.
+            self.now += max(0.0, lane.fixed)
+            self.now += lane.wire
+            self._finish(lane)
+        else:
+            self._together()
+        self.active = [lane for lane in self.active if lane.index is not None]
+        self.idle = [lane for lane in self.every if lane.index is None and lane.queue]
+
+    def _together(self) -> None:
+        """`advance` where several lanes run a task."""
         if self.compute is not None:
             self.compute.pace = self.slowed if self.loud else 1.0
         sharing = [lane for lane in self.active if lane.fixed <= 0 < lane.wire]
-        if sharing:
+        if len(sharing) == 1:
+            sharing[0].stretch = 1.0
+        elif sharing:
             for lane, times in zip(sharing, stretches([one.uses for one in sharing]), strict=True):
                 lane.stretch = times
-        waits = [lane.wait() for lane in self.active]
+        waits = [
+            lane.fixed / lane.pace if lane.fixed > 0 else lane.wire * lane.stretch for lane in self.active
+        ]
         wait = min(waits)
         self.now += wait
-        running = []
+        almost = wait * (1 + 1e-12)
         for lane, own in zip(self.active, waits, strict=True):
-            if own > wait * (1 + 1e-12):
-                lane.run(wait)
+            if own > almost:
+                if lane.fixed > 0:
+                    lane.fixed -= wait * lane.pace
+                else:
+                    lane.wire -= wait / lane.stretch
             elif lane.fixed > 0 and lane.wire > 0:
                 lane.fixed = 0.0
             else:
                 self._finish(lane)
-                continue
-            running.append(lane)
-        self.active = running
-        self.idle = [lane for lane in self.lanes.values() if lane.queue and lane.index is None]
 
     def _finish(self, lane: _Lane) -> None:
         index = lane.index
         assert index is not None
         self.done[index] = True
-        self.spans.append(Span(self._task(index), lane.started, self.now))
+        task = self.begun[index].task if index < 0 else self.tasks[index]
+        self.spans.append(Span(task, lane.started, self.now))
         lane.index = None
         self.loud -= lane.loud
         self.left -= lane.name != "dp"
-
-    def _task(self, index: int) -> Task:
-        return self.begun[index].task if index < 0 else self.tasks[index]
 
     def over(self) -> Pass:
         """The pass, with what is left on the dp lane."""

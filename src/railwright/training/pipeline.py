@@ -37,7 +37,8 @@ Runner = Callable[[int, Unit, float], float]
 """(stage, unit, start) -> duration of the pass [s]; called in time order within a stage."""
 
 Early = Callable[[int, Unit], tuple[float, ...]]
-"""(stage, unit) -> how long before its end the result of each of its passes is there [s]."""
+"""(stage, unit of two passes) -> how long before its end the result of each is there [s]; that of a unit of
+one pass is there when it ends."""
 
 
 def at_the_end(stage: int, unit: Unit) -> tuple[float, ...]:
@@ -77,6 +78,7 @@ class _Placing:
 
     arrival   kind -> piece -> microbatch -> when what that pass needs is there [s]; -1: not yet
     pieces    stage -> chunk -> piece; holder  piece -> stage
+    follows   kind -> piece -> the pass that needs its result
     free      stage -> when it is done with its last pass [s]
     link_free stage -> when it is done with its last send [s]
     awake     stages that may have something to place, in the order in which they are looked at
@@ -91,6 +93,9 @@ class _Placing:
         }
         self.pieces = [[route.piece(s, c) for c in range(route.chunks)] for s in stages]
         self.holder = [route.stage(piece) for piece in range(route.pieces)]
+        self.follows = {
+            kind: [_following(kind, piece, route) for piece in range(route.pieces)] for kind in ("F", "B")
+        }
         self.free, self.link_free = [0.0 for _ in stages], [0.0 for _ in stages]
         self.placed: list[list[Placed]] = [[] for _ in stages]
         self.awake = deque(stages)
@@ -102,13 +107,13 @@ class _Placing:
             unit = order[len(placed)]
             parts = _parts(unit, self.pieces[stage])
             arrivals = [self.arrival[kind][piece][m] for kind, piece, m in parts]
-            if any(arrived < 0 for arrived in arrivals):
+            if arrivals and min(arrivals) < 0:
                 return
             arrived, idle_from = max(arrivals, default=0.0), self.free[stage]
             start = max(arrived, idle_from)
             transfer = max(0.0, start - max(idle_from, arrived - self.send)) if start > idle_from else 0.0
             end = start + run(stage, unit, start)
-            ahead = (0.0, 0.0) if self.blocking else early(stage, unit)
+            ahead = early(stage, unit) if len(parts) > 1 and not self.blocking else (0.0, 0.0)
             sends = self._deliver(stage, unit, parts, [end - a for a in ahead], end)
             send_start, sent = sends[0][1] if sends else end, self.send * len(sends)
             bubble = start - idle_from - transfer
@@ -124,7 +129,7 @@ class _Placing:
         """
         sends: list[tuple[Unit, float]] = []
         for one, (kind, piece, microbatch), there in zip(unit.passes, parts, ready, strict=False):
-            to = _following(kind, piece, self.route)
+            to = self.follows[kind][piece]
             if to is None:
                 continue
             receiver, at = self.holder[to[1]], end
