@@ -26,7 +26,7 @@ from railwright.errors import PlanError
 from railwright.fabric import build_networks, count
 from railwright.spec import load_study, load_study_text, template
 from railwright.spec.money import Level, Money, Use
-from railwright.units import HOURS_OF_YEAR
+from railwright.units import HOURS_OF_YEAR, JOULES_PER_KWH
 
 HARDWARE = 1e6
 CASE = Case(
@@ -212,7 +212,7 @@ def test_a_swing_is_one_price_from_end_to_end():
 def test_energy_and_carbon_of_a_year():
     """90 kW all year: 788,940 kWh; in Iceland 27.68 g each: 21,838 kg."""
     found = carbon(CASE, draw, "iceland")
-    assert found.energy == pytest.approx(90 * HOURS_OF_YEAR)
+    assert found.energy == pytest.approx(90 * HOURS_OF_YEAR * JOULES_PER_KWH)
     assert found.operation == pytest.approx(90 * HOURS_OF_YEAR * 27.68e-3)
     assert found.making == pytest.approx(80 * 164 / 5)
     assert found.per_gpu_hour == pytest.approx(1e3 * (found.operation + found.making) / (40 * HOURS_OF_YEAR))

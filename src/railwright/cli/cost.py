@@ -80,7 +80,7 @@ def cost(
 def _print(priced: Priced) -> None:
     from railwright.cli.tables import print_table
     from railwright.report.money import RANGE, dollars, money_words, tonnes
-    from railwright.units import JOULES_PER_KWH, show_energy
+    from railwright.units import show_energy
 
     found = priced.comparison
     case, money = found.case, found.case.money
@@ -116,7 +116,7 @@ def _print(priced: Priced) -> None:
     for place in found.carbon:
         making = f", {tonnes(place.making)} more from making the GPUs" if place.making else ""
         typer.echo(
-            f"{place.region}: {show_energy(place.energy * JOULES_PER_KWH)} and {tonnes(place.operation)} "
+            f"{place.region}: {show_energy(place.energy)} and {tonnes(place.operation)} "
             f"CO2e a year at {place.intensity:g} g/kWh{making}; {place.per_gpu_hour:,.0f} g per GPU-hour, "
             f"which costs {dollars(found.owned_in[place.region])} owned."
         )

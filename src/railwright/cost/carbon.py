@@ -8,14 +8,14 @@ from railwright.cost.options import Case, Draw, site_pue
 from railwright.cost.prices import embodied, regions
 from railwright.cost.quantities import mean_use
 from railwright.errors import PlanError
-from railwright.units import HOURS_OF_YEAR
+from railwright.units import HOUR, HOURS_OF_YEAR, JOULES_PER_KWH
 
 
 @dataclass(frozen=True)
 class Carbon:
     """Of one year of the whole cluster in one place.
 
-    energy       [kWh]
+    energy       [J]
     intensity    location-based [g CO2e per kWh]
     operation    location-based [kg CO2e]
     making       what making the GPUs caused, spread over the years they serve [kg CO2e]; None: not known
@@ -42,12 +42,13 @@ def carbon(case: Case, draw: Draw, region: str) -> Carbon:
     rest = q.server_power * (1 - served) * float(draw("power-idle")) + q.network_power
     rest *= float(site_pue(case, draw))
     place = regions()[region]
-    energy = (work + rest) / 1e3 * HOURS_OF_YEAR
-    day = shape(money.hours)
-    operation = energy * place.intensity / 1e3
+    year = HOURS_OF_YEAR * HOUR
+    emitted = place.intensity / 1e3 / JOULES_PER_KWH  # kg of a joule
+    energy = (work + rest) * year
+    operation = energy * emitted
     best = None
     if money.hours is not None:
-        best = (work * _cleanest(day, served) + rest) / 1e3 * HOURS_OF_YEAR * place.intensity / 1e3
+        best = (work * _cleanest(shape(money.hours), served) + rest) * year * emitted
     known = embodied().get(q.gpu)
     making = known[0] * q.gpus / money.years if known else None
     wanted = case.wanted * 12

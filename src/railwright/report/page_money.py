@@ -9,7 +9,7 @@ from railwright.report.money import RANGE, dollars, money_words, tonnes
 from railwright.report.money_drawing import PARTS, draw_break_even, draw_waterfall
 from railwright.report.page_table import data_table
 from railwright.study.result import Result
-from railwright.units import JOULES_PER_KWH, show_energy
+from railwright.units import show_energy
 
 MOST_SWINGS = 8
 
@@ -98,7 +98,7 @@ def _carbon(priced: Priced) -> Html:
     rows: list[list[Child]] = [
         [
             c.region,
-            show_energy(c.energy * JOULES_PER_KWH),
+            show_energy(c.energy),
             tonnes(c.operation),
             tonnes(c.making) if c.making else "not known",
             f"{c.per_gpu_hour:,.0f} g",

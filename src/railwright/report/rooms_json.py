@@ -8,6 +8,7 @@ from typing import Any
 from railwright.cost.priced import Priced
 from railwright.serving.result import ServingResult
 from railwright.study.result import Rooms
+from railwright.units import JOULES_PER_KWH
 
 
 def rooms(found: Rooms) -> dict[str, Any]:
@@ -88,7 +89,7 @@ def money(priced: Priced) -> dict[str, Any]:
         "carbon": [
             {
                 "region": c.region,
-                "kwh_a_year": c.energy,
+                "kwh_a_year": c.energy / JOULES_PER_KWH,
                 "g_per_kwh": c.intensity,
                 "kg_a_year": c.operation,
                 "kg_making_a_year": c.making,
