@@ -27,6 +27,7 @@ TABLES = {
     "b300": ("b300_sxm", "trtllm/1.3.0rc20", 2250e12, 8e12, 148),
     "gb300": ("gb300", "trtllm/1.3.0rc20", 2500e12, 8e12, 148),
     "l40s": ("l40s", "trtllm/1.3.0rc20", 362.05e12, 0.864e12, 142),
+    "rtx-pro-6000": ("rtx_pro_6000_server", "trtllm/1.3.0rc20", 480e12, 1.597e12, 188),
 }
 PEAK = {"bfloat16": 1.0, "fp8": 2.0, "fp8_block": 2.0, "nvfp4": 4.0}
 OPERAND = {"bfloat16": 2.0, "fp8": 1.0, "fp8_block": 1.0, "nvfp4": 0.5}

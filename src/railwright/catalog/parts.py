@@ -31,8 +31,8 @@ PCIE: dict[str, float] = {
 }
 """Generation -> one direction of its x16 slot [byte/s]: 16 lanes of 8 GT/s, 128b/130b (PCIe 3.0), from the
 data sheet of V100; of 16 GT/s (4.0) from those of A100 PCIe, L40, L40S, RTX 4090 and MI250X; of 32 GT/s (5.0,
-"128 GB/s" both ways) from those of H100, H200, RTX PRO 6000, MI300X and MI355X.  Blackwell's data centre GPUs
-have PCIe 6.0, and take the generation of the NICs beside them."""
+"128 GB/s" both ways) from those of H100, H200, RTX PRO 6000, RTX 5090, MI300X and MI355X.  Blackwell's GPUs
+for data centres have PCIe 6.0, and take the generation of the NICs beside them."""
 
 HOST_SHARE = 0.95
 """Share of a host's nominal memory that is there for processes; firmware and kernel keep the rest."""

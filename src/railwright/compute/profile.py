@@ -148,10 +148,10 @@ def _profile(name: str, generation: str, flash: str) -> Profile:
         if isinstance(value, dict)
     }
     base = gemm["bf16"]
-    # its own generation first ('blackwellultra'), then that of its products ('blackwell')
-    kin = (max(_words(generation), key=len, default=""), own["generation"])
+    # its own row first, then its generation's ('blackwellultra'), then that of its products ('blackwell')
+    kin = (name, max(_words(generation), key=len, default=""), own["generation"])
     usual = [row for row in tables["attention"] if "dtype" not in row]
-    rows = {(row["generation"], row.get("kernel", "")): row for row in usual}
+    rows = {(row.get("gpu", row["generation"]), row.get("kernel", "")): row for row in usual}
     wanted = [(one, kernel) for kernel in (*flash.split(), "") for one in kin]
     chosen = next((rows[key] for key in wanted if key in rows), rows["", ""])
     # the products' generation first, so that its own rows replace those
@@ -175,15 +175,19 @@ def _profile(name: str, generation: str, flash: str) -> Profile:
 
 
 def _best(rows: list[dict[str, Any]], name: set[str], generation: set[str]) -> dict[str, Any]:
-    """The row with most words in the name; else the first of the generation; else the last (general) one."""
+    """The row with most words in the name; else the first of the generation ('blackwell-rtx'), or of the one
+    that it is of ('blackwell'); else the last (general) one."""
     named = [r for r in rows if r["tokens"] and set(r["tokens"]) <= name]
     if named:
         return max(named, key=lambda r: len(r["tokens"]))
-    return next((r for r in rows if r["generation"] in generation), rows[-1])
+    own = [r for r in rows if _words(r["generation"]) == generation]
+    kin = [r for r in rows if r["generation"] in generation]
+    return [*own, *kin, rows[-1]][0]
 
 
 def _stands_for(row: dict[str, Any]) -> str:
-    return f"no measurement of this GPU, {row['tokens'][0].upper()} stands for it: " if row["tokens"] else ""
+    words = " ".join(row["tokens"]).upper()
+    return f"no measurement of this GPU, {words} stands for it: " if words else ""
 
 
 def _cite(entry: dict[str, Any], prefix: str = "", error: float | None = None) -> str:

@@ -34,6 +34,7 @@ SERVER_OF_GPU = {
     "L40S": "server-8x-l40s",
     "L40": "server-8x-l40",
     "RTX-4090": "workstation-1x-rtx-4090",
+    "RTX-5090": "workstation-1x-rtx-5090",
     "RTX-PRO-6000": "server-8x-rtx-pro-6000",
 }
 """A record names a GPU; its usual server gives the scale-up domain and the processor."""
