@@ -92,3 +92,21 @@ def test_a_director_drawn_as_its_modules_is_bought_as_one():
     assert "\t216 " not in discovered
     pulled = int(((f.role >= Role.NODE_LEAF) & ~f.backplane).sum())
     assert len(rows(export.render(f, "netbox")["cables.csv"])) == pulled
+
+
+def test_uplinks_of_a_broken_out_leaf_take_modules_of_whole_ports():
+    """40 ports of 25 Gb/s on 10 cages of one leaf, four a cage; its 10 uplinks of 100 Gb/s take a cage each,
+    as they do on the spine: 10 modules of four parts, and 20 of one port."""
+    cluster = Cluster(
+        servers=40,
+        server="dgx-h100",
+        compute=ComputeNetwork(switch="qm9700", family="fat-tree"),
+        inband=ServiceNetwork(switch="sn4600c", family="fat-tree", tiers=2, breakout=4),
+    )
+    bill = rows(export.render(build_networks(cluster, SHIPPED)["inband"], "bom")["bom.csv"])
+    found = {(r["item"], r["part"]): int(r["quantity"]) for r in bill if r["item"].startswith("transceiver")}
+    assert found == {
+        ("transceiver module", "25 Gb/s a port, multimode"): 40,
+        ("transceiver 4-port module", "25 Gb/s a port, multimode"): 10,
+        ("transceiver module", "100 Gb/s a port, multimode"): 20,
+    }

@@ -66,9 +66,13 @@ def _transceivers(sheet: Sheet) -> list[tuple[str, str, int, str]]:
     for cable in optical:
         ends[cable.medium, cable.rate] += 2
         for device, port in _ends(cable):
-            each = per_cage.get(Kind(kinds[device]), 1)
+            kind = Kind(kinds[device])
+            each = per_cage.get(kind, 1)
             cage = (device, (port - 1) // each)
-            modules.setdefault((cable.medium, cable.rate, each), set()).add(cage)
+            # A leaf with breakout numbers its ports in parts, of which an uplink takes all.
+            whole = kind is Kind.LEAF and cable.role != Role.NODE_LEAF
+            ports = each // sheet.fabric.breakout if whole else each
+            modules.setdefault((cable.medium, cable.rate, ports), set()).add(cage)
     rows = []
     for (made_of, rate, each), cages in sorted(modules.items()):
         what = f"{each}-port module" if each > 1 else "module"
