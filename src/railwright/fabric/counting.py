@@ -28,6 +28,11 @@ def count(fabric: Fabric, catalog: Catalog) -> Counts:
     cabled = (fabric.role >= Role.NODE_LEAF) & ~fabric.backplane
     by_role = np.bincount(fabric.role[cabled], minlength=len(Role))
     by_kind = _units(fabric)
+    tiers = [
+        (int(by_kind[kind]), find(catalog.switches, fabric.parts[part]).power_max)
+        for kind, part in ((Kind.LEAF, "leaf"), (Kind.SPINE, "spine"), (Kind.CORE, "core"))
+        if part in fabric.parts
+    ]
     return Counts(
         servers=fabric.num_servers,
         gpus=fabric.num_gpus,
@@ -38,14 +43,11 @@ def count(fabric: Fabric, catalog: Catalog) -> Counts:
         leaf_spine=int(by_role[Role.LEAF_SPINE]),
         spine_core=int(by_role[Role.SPINE_CORE]),
         optics=optics(fabric),
-        switch_power=sum(
-            int(by_kind[kind]) * find(catalog.switches, fabric.parts[part]).power_max
-            for kind, part in ((Kind.LEAF, "leaf"), (Kind.SPINE, "spine"), (Kind.CORE, "core"))
-            if part in fabric.parts
-        ),
+        switch_power=sum(number * each for number, each in tiers),
         hops_max=hops_max(fabric),
         bisection=bisection(fabric),
         cages=_cages(fabric, catalog, cabled),
+        unrated=sum(number for number, each in tiers if not each),
     )
 
 
