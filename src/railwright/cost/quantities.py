@@ -152,9 +152,11 @@ def _switch(room: str, switch: Switch, number: int, book: Book) -> Line:
 
 
 def _cables(network: str, fabric: Fabric) -> list[Line]:
-    """Cables with both ends, by rate; links inside a director are none."""
-    pulled = (np.asarray(fabric.role) >= Role.NODE_LEAF) & ~np.asarray(fabric.backplane, bool)
-    rates, numbers = np.unique(np.asarray(fabric.rate)[pulled], return_counts=True)
+    """Cables with both ends, by rate; links inside a director are none, and a reserved port has one."""
+    role, rate = np.asarray(fabric.role), np.asarray(fabric.rate)
+    pulled = (role >= Role.NODE_LEAF) & ~np.asarray(fabric.backplane, bool)
+    reserved = np.full(fabric.reserved_ports, rate[role == Role.NODE_LEAF][0])
+    rates, numbers = np.unique(np.concatenate([rate[pulled], reserved]), return_counts=True)
     return [
         Line(
             f"{network} network",
