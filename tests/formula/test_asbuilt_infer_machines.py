@@ -84,6 +84,16 @@ def test_a_superpod_is_recognised():
     assert summary(found)[0].startswith("rail-optimised: 16 leaves, 4 spines; 32 servers, 256 adapters")
 
 
+def test_a_part_filled_unit_does_not_stand_for_the_full_one():
+    """37 servers: a unit of 32, whose leaves have 32 cables down and 32 up, and one of 5 servers."""
+    compute = ComputeNetwork(family="rail-optimised", switch="qm9700")
+    cluster = Cluster(servers=37, server="dgx-h100", compute=compute)
+    found = infer(to_wiring(fabric.build(cluster, CATALOG), CATALOG))
+    assert (found.units, found.servers_per_unit, found.down, found.up) == (2, 32, 32, 32)
+    assert found.oversubscription == 1.0
+    assert "2 scalable unit(s) of up to 32 servers" in "\n".join(summary(found))
+
+
 @pytest.mark.parametrize(
     ("family", "servers", "tiers"),
     [("fat-tree", 24, 2), ("rail-only", 40, 1), ("single-switch", 8, 1), ("rail-optimised", 40, 2)],

@@ -189,8 +189,8 @@ def _of_study(
     warnings = step.warnings
     if counts.unrated and fabric.num_servers > 1:
         warnings += (
-            f"Power and energy are without {counts.unrated:,} of {counts.switches:,} switches, whose power no "
-            "source gives; `power_max` in your own `catalog` counts it.",
+            f"Power and energy are without {counts.unrated:,} of {counts.switches:,} switches, whose power "
+            "no source gives; `power_max` in your own `catalog` counts it.",
         )
     if found.gpus.high > used:
         warnings += (

@@ -49,8 +49,8 @@ def money_words(priced: Priced) -> list[str]:
         )
     if unrated := found.case.cluster.unrated:
         words.append(
-            f"Energy, space and carbon are without {unrated:,} switch{'es' if unrated > 1 else ''} whose power "
-            "no source gives; `power_max` in your own `catalog` counts it."
+            f"Energy, space and carbon are without {unrated:,} switch{'es' if unrated > 1 else ''} whose "
+            "power no source gives; `power_max` in your own `catalog` counts it."
         )
     for run in priced.runs:
         failing = "nothing failing" if run.goodput == 1 else f"training {100 * run.goodput:.1f} % of the time"

@@ -54,7 +54,8 @@ class Money(Section):
     egress: Size = Field(default=0.0, description="data that leaves a cloud every month, e.g. '20 TB'")
     pue: Annotated[float, Field(ge=1, le=3)] | None = Field(
         default=None,
-        description="power of the site over the machines'; default: `site.cooling.pue`, else the price book's",
+        description="power of the site over the machines'; default: `site.cooling.pue`, else of the price "
+        "book",
     )
     prices: str | None = Field(
         default=None, description="your own prices (YAML, relative to this file), laid over the shipped book"
