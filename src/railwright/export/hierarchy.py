@@ -95,6 +95,12 @@ def gpus_per_host(sheet: Sheet) -> int:
     return TRAY_GPUS if rack_scale(sheet) else sheet.gpus
 
 
+def host_adapters(sheet: Sheet) -> list[str]:
+    """Linux names of the compute adapters of one host; a tray of a rack has its share of them."""
+    hosts = max(sheet.gpus // max(gpus_per_host(sheet), 1), 1)
+    return sheet.adapters[: max(len(sheet.adapters) // hosts, 1)]
+
+
 def _groups(sheet: Sheet) -> list[tuple[int, list[int]]]:
     """(group, its servers), ascending; a fabric without groups is one."""
     f = sheet.fabric
