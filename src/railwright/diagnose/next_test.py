@@ -13,6 +13,8 @@ from railwright.diagnose.infer import Found
 from railwright.diagnose.paths import Routing, crossed
 from railwright.diagnose.result import NextTest
 from railwright.errors import PlanError
+from railwright.export.hierarchy import host_names
+from railwright.fabric.graph import Kind
 
 Ints = NDArray[np.int64]
 
@@ -84,17 +86,25 @@ def pair_command(elements: Elements, src: int, dst: int) -> str:
     fabric = elements.fabric
     assert fabric is not None
     names = [elements.name[int(elements.of_device[fabric.nic_of_gpu[g]])] for g in (src, dst)]
-    (a, one), (b, other) = (host_and_device(name) for name in names)
+    (a, one), (b, other) = (host_and_device(elements, name) for name in names)
     return (
         f"ssh {b} ib_write_bw -d {other} -D 10 --report_gbits & sleep 2; "
         f"ssh {a} ib_write_bw -d {one} -D 10 --report_gbits {b}"
     )
 
 
-def host_and_device(nic: str) -> tuple[str, str]:
-    """('host05', 'mlx5_2') of a NIC; the drawing's 'nic-2' is taken for mlx5_2."""
-    host, _, device = nic.partition("/")
-    return host, device.replace("nic-", "mlx5_") if device.startswith("nic-") else device
+def host_and_device(elements: Elements, nic: str) -> tuple[str, str]:
+    """('host05', 'mlx5_2') of a NIC; the drawing's 'nic-2' is taken for mlx5_2, in a rack of its tray."""
+    server, _, device = nic.partition("/")
+    if not device.startswith("nic-"):
+        return server, device
+    fabric = elements.fabric
+    hosts = host_names(server, fabric.gpus_per_server if fabric else 0)
+    nics = len(fabric.devices(Kind.NIC)) // fabric.num_servers if fabric else 1
+    number, each = int(device.removeprefix("nic-")), max(nics // len(hosts), 1)
+    if len(hosts) == 1:
+        return server, f"mlx5_{number}"
+    return hosts[number // each], f"mlx5_{number % each}"
 
 
 def _tried(elements: Elements, posed: Problem, open_: Sequence[int]) -> tuple[Ints, Ints]:

@@ -80,15 +80,23 @@ def hierarchy(sheet: Sheet) -> Hierarchy:
 
 def hosts_of(sheet: Sheet) -> list[list[str]]:
     """Operating systems of every server: itself, or the trays of a rack-scale scale-up domain."""
-    trays = sheet.gpus // TRAY_GPUS
-    if not rack_scale(sheet):
-        return [[name] for name in sheet.hosts]
-    return [[f"{name}-tray-{i + 1:02d}" for i in range(trays)] for name in sheet.hosts]
+    return [host_names(name, sheet.gpus) for name in sheet.hosts]
+
+
+def host_names(server: str, gpus: int) -> list[str]:
+    """Operating systems of one server with so many GPUs."""
+    if not _is_rack(gpus):
+        return [server]
+    return [f"{server}-tray-{i + 1:02d}" for i in range(gpus // TRAY_GPUS)]
 
 
 def rack_scale(sheet: Sheet) -> bool:
     """Whether a server of the fabric is a rack of trays that share one scale-up domain."""
-    return sheet.gpus > RACK_SCALE and sheet.gpus % TRAY_GPUS == 0
+    return _is_rack(sheet.gpus)
+
+
+def _is_rack(gpus: int) -> bool:
+    return gpus > RACK_SCALE and gpus % TRAY_GPUS == 0
 
 
 def gpus_per_host(sheet: Sheet) -> int:
@@ -97,7 +105,7 @@ def gpus_per_host(sheet: Sheet) -> int:
 
 def host_adapters(sheet: Sheet) -> list[str]:
     """Linux names of the compute adapters of one host; a tray of a rack has its share of them."""
-    hosts = max(sheet.gpus // max(gpus_per_host(sheet), 1), 1)
+    hosts = len(host_names("", sheet.gpus))
     return sheet.adapters[: max(len(sheet.adapters) // hosts, 1)]
 
 
