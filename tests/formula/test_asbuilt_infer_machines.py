@@ -84,6 +84,20 @@ def test_a_superpod_is_recognised():
     assert summary(found)[0].startswith("rail-optimised: 16 leaves, 4 spines; 32 servers, 256 adapters")
 
 
+@pytest.mark.parametrize(("family", "servers"), [("dual-plane", 2), ("rail-optimised", 1)])
+def test_adapters_called_as_linux_does_are_one_note_beside_more_switches(family, servers):
+    """16 adapters under 18 switches that bear the names of the design: one naming, not 16 renamed devices."""
+    compute = ComputeNetwork(family=family, switch="sn5600-400g")
+    cluster = Cluster(servers=servers, server="dgx-h100", compute=compute)
+    design = to_wiring(fabric.build(cluster, CATALOG), CATALOG)
+    nodes = tuple(
+        replace(n, adapter=n.adapter.replace("nic-", "mlx5_")) if n.kind == "host" else n
+        for n in design.nodes
+    )
+    (found,) = punch_list(replace(design, nodes=nodes), design)
+    assert (found.kind, found.severity, found.element) == ("own names", "note", f"{8 * servers} devices")
+
+
 def test_a_part_filled_unit_does_not_stand_for_the_full_one():
     """37 servers: a unit of 32, whose leaves have 32 cables down and 32 up, and one of 5 servers."""
     compute = ComputeNetwork(family="rail-optimised", switch="qm9700")
