@@ -12,7 +12,7 @@ from railwright.diagnose.burnin import Burnin, Check
 from railwright.diagnose.elements import Elements
 from railwright.diagnose.paths import need_fabric
 from railwright.diagnose.plan_files import plan_files
-from railwright.export.hierarchy import host_names
+from railwright.fabric.trays import host_names
 
 STAGES = {
     "1-node": "Every node by itself: GPUs, NVLink, PCIe. Run all nodes at the same time.",

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 from railwright.diagnose.constants import rate, slows
 from railwright.errors import RailwrightError, nearest
-from railwright.export.hierarchy import host_names
 from railwright.fabric.graph import Fabric, Kind, Role, server_name
 from railwright.fabric.names import device_names
+from railwright.fabric.trays import host_names
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]

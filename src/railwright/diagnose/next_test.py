@@ -13,8 +13,8 @@ from railwright.diagnose.infer import Found
 from railwright.diagnose.paths import Routing, crossed
 from railwright.diagnose.result import NextTest
 from railwright.errors import PlanError
-from railwright.export.hierarchy import host_names
 from railwright.fabric.graph import Kind
+from railwright.fabric.trays import host_of_nic
 
 Ints = NDArray[np.int64]
 
@@ -99,12 +99,12 @@ def host_and_device(elements: Elements, nic: str) -> tuple[str, str]:
     if not device.startswith("nic-"):
         return server, device
     fabric = elements.fabric
-    hosts = host_names(server, fabric.gpus_per_server if fabric else 0)
-    nics = len(fabric.devices(Kind.NIC)) // fabric.num_servers if fabric else 1
-    number, each = int(device.removeprefix("nic-")), max(nics // len(hosts), 1)
-    if len(hosts) == 1:
+    number = int(device.removeprefix("nic-"))
+    if fabric is None:
         return server, f"mlx5_{number}"
-    return hosts[number // each], f"mlx5_{number % each}"
+    nics = len(fabric.devices(Kind.NIC)) // fabric.num_servers
+    host, place = host_of_nic(server, number, fabric.gpus_per_server, nics)
+    return host, f"mlx5_{place}"
 
 
 def _tried(elements: Elements, posed: Problem, open_: Sequence[int]) -> tuple[Ints, Ints]:

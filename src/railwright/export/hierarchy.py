@@ -16,15 +16,7 @@ from scipy.sparse.csgraph import connected_components
 
 from railwright.export.sheet import Sheet
 from railwright.fabric.graph import Kind, Role
-
-TRAY_GPUS = 4
-"""GPUs that one operating system of a rack-scale domain sees.
-
-Source: NVIDIA, "DGX GB200 Rack Scale Systems User Guide", hardware overview (18 compute trays of four GPUs).
-"""
-
-RACK_SCALE = 16
-"""The largest scale-up domain in one chassis with one operating system: 16 GPUs (NVIDIA DGX-2)."""
+from railwright.fabric.trays import TRAY_GPUS, host_names, is_rack
 
 
 @dataclass(frozen=True)
@@ -83,20 +75,9 @@ def hosts_of(sheet: Sheet) -> list[list[str]]:
     return [host_names(name, sheet.gpus) for name in sheet.hosts]
 
 
-def host_names(server: str, gpus: int) -> list[str]:
-    """Operating systems of one server with so many GPUs."""
-    if not _is_rack(gpus):
-        return [server]
-    return [f"{server}-tray-{i + 1:02d}" for i in range(gpus // TRAY_GPUS)]
-
-
 def rack_scale(sheet: Sheet) -> bool:
     """Whether a server of the fabric is a rack of trays that share one scale-up domain."""
-    return _is_rack(sheet.gpus)
-
-
-def _is_rack(gpus: int) -> bool:
-    return gpus > RACK_SCALE and gpus % TRAY_GPUS == 0
+    return is_rack(sheet.gpus)
 
 
 def gpus_per_host(sheet: Sheet) -> int:
