@@ -144,6 +144,17 @@ def test_a_rack_whose_trays_are_hosts_is_the_rack_of_the_design():
     assert as_in_dump(design, drawn, design) == design
 
 
+@pytest.mark.parametrize(("format_", "file"), [("cvt", "p2p.csv"), ("ibnetdiscover", "fabric.ibnetdiscover")])
+def test_ports_of_a_nic_may_be_adapters_of_their_own(tmp_path, format_, file):
+    """13 servers of eight NICs with two ports: 16 adapters of one port each on the point-to-point sheet,
+    as Linux shows them, and eight of two ports in the export's dump; both are the design."""
+    compute = ComputeNetwork(family="dual-plane", switch="qm9700")
+    drawn = fabric.build(Cluster(servers=13, server="dgx-h100", compute=compute), CATALOG)
+    (tmp_path / file).write_text(render(drawn, format_)[file])
+    dump = read(tmp_path / file)
+    assert wrong(punch_list(dump, as_in_dump(to_wiring(drawn, CATALOG), drawn, dump))) == []
+
+
 def test_a_part_filled_unit_does_not_stand_for_the_full_one():
     """37 servers: a unit of 32, whose leaves have 32 cables down and 32 up, and one of 5 servers."""
     compute = ComputeNetwork(family="rail-optimised", switch="qm9700")
