@@ -24,11 +24,14 @@ from railwright.asbuilt import (
     to_fabric,
     to_wiring,
 )
+from railwright.asbuilt.compare_plan import alike
 from railwright.asbuilt.read import read
+from railwright.asbuilt.trays import as_in_dump
 from railwright.catalog import load_catalog
 from railwright.errors import PlanError
 from railwright.export import render
 from railwright.fabric import Kind, Role
+from railwright.fabric.trays import host_of_nic
 from railwright.spec.study import Cluster, ComputeNetwork, Fault
 
 CATALOG = load_catalog()
@@ -82,6 +85,84 @@ def test_a_superpod_is_recognised():
     assert found.oversubscription == 1.0
     assert found.speeds == ("4xNDR", "4xNDR")
     assert summary(found)[0].startswith("rail-optimised: 16 leaves, 4 spines; 32 servers, 256 adapters")
+
+
+@pytest.mark.parametrize(("family", "servers"), [("dual-plane", 2), ("rail-optimised", 1)])
+def test_adapters_called_as_linux_does_are_one_note_beside_more_switches(family, servers):
+    """16 adapters under 18 switches that bear the names of the design: one naming, not 16 renamed devices."""
+    compute = ComputeNetwork(family=family, switch="sn5600-400g")
+    cluster = Cluster(servers=servers, server="dgx-h100", compute=compute)
+    design = to_wiring(fabric.build(cluster, CATALOG), CATALOG)
+    nodes = tuple(
+        replace(n, adapter=n.adapter.replace("nic-", "mlx5_")) if n.kind == "host" else n
+        for n in design.nodes
+    )
+    (found,) = punch_list(replace(design, nodes=nodes), design)
+    assert (found.kind, found.severity, found.element) == ("own names", "note", f"{8 * servers} devices")
+
+
+def rack_names(wiring, rename):
+    """The wiring with other host names: `rename` of a server's number, from 0."""
+    nodes = tuple(
+        replace(n, host=rename(int(n.host.removeprefix("server-")) - 1)) if n.kind == "host" else n
+        for n in wiring.nodes
+    )
+    return replace(wiring, nodes=nodes)
+
+
+def test_hosts_numbered_within_their_racks_are_all_servers_of_the_machine():
+    """'r1n1' to 'r10n1', four a rack: 37 servers as a fabric, and each the design's in its order; hosts that
+    have other adapters are none of them."""
+    compute = ComputeNetwork(family="rail-optimised", switch="qm9700")
+    cluster = Cluster(servers=37, server="dgx-h100", compute=compute)
+    design = to_wiring(fabric.build(cluster, CATALOG), CATALOG)
+    machine = rack_names(design, lambda i: f"r{i // 4 + 1}n{i % 4 + 1}")
+    assert to_fabric(machine, CATALOG).num_servers == 37
+    one, two = cable(machine, "leaf-01", 2), cable(machine, "leaf-02", 30)
+    wrong_ends = {one: replace(one, a=two.a), two: replace(two, a=one.a)}
+    (found,) = wrong(punch_list(instead(machine, wrong_ends), design))
+    assert (found.kind, found.severity) == ("rail mismatch", "fault")
+    assert "r1n2/nic-0" in found.element
+    assert "r8n2/nic-1" in found.element
+    few = {f"gpu4-{i}": range(4) for i in range(3)}
+    assert alike({**few, **{f"gpu8-{i}": range(8) for i in range(2)}}) == list(few)
+
+
+def test_a_rack_whose_trays_are_hosts_is_the_rack_of_the_design():
+    """Four NVL72: 72 hosts of four adapters in the dump, four servers of 72 in the drawing."""
+    compute = ComputeNetwork(family="rack-rails", switch="q3400-ra", nics_per_tray=4)
+    drawn = fabric.build(Cluster(servers=4, server="gb300-nvl72", compute=compute), CATALOG)
+    design = to_wiring(drawn, CATALOG)
+    in_trays = []
+    for node in design.nodes:
+        if node.kind == "host":
+            host, place = host_of_nic(node.host, int(node.adapter.removeprefix("nic-")), 72, 72)
+            node = replace(node, host=host, adapter=f"mlx5_{place}")
+        in_trays.append(node)
+    dump = replace(design, nodes=tuple(in_trays))
+    assert wrong(punch_list(dump, as_in_dump(design, drawn, dump))) == []
+    assert as_in_dump(design, drawn, design) == design
+
+
+@pytest.mark.parametrize(("format_", "file"), [("cvt", "p2p.csv"), ("ibnetdiscover", "fabric.ibnetdiscover")])
+def test_ports_of_a_nic_may_be_adapters_of_their_own(tmp_path, format_, file):
+    """13 servers of eight NICs with two ports: 16 adapters of one port each on the point-to-point sheet,
+    as Linux shows them, and eight of two ports in the export's dump; both are the design."""
+    compute = ComputeNetwork(family="dual-plane", switch="qm9700")
+    drawn = fabric.build(Cluster(servers=13, server="dgx-h100", compute=compute), CATALOG)
+    (tmp_path / file).write_text(render(drawn, format_)[file])
+    dump = read(tmp_path / file)
+    assert wrong(punch_list(dump, as_in_dump(to_wiring(drawn, CATALOG), drawn, dump))) == []
+
+
+def test_a_part_filled_unit_does_not_stand_for_the_full_one():
+    """37 servers: a unit of 32, whose leaves have 32 cables down and 32 up, and one of 5 servers."""
+    compute = ComputeNetwork(family="rail-optimised", switch="qm9700")
+    cluster = Cluster(servers=37, server="dgx-h100", compute=compute)
+    found = infer(to_wiring(fabric.build(cluster, CATALOG), CATALOG))
+    assert (found.units, found.servers_per_unit, found.down, found.up) == (2, 32, 32, 32)
+    assert found.oversubscription == 1.0
+    assert "2 scalable unit(s) of up to 32 servers" in "\n".join(summary(found))
 
 
 @pytest.mark.parametrize(

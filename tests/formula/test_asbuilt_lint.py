@@ -92,6 +92,15 @@ def test_missing_nvlinks_are_counted_against_the_other_gpus():
     assert kinds(with_gpu(server(), 4, switch_nvlinks=17)) == [("NVLink missing", "GPU4 (g4)")]
 
 
+def test_a_pair_with_fewer_nvlinks_than_both_have_elsewhere_is_told():
+    host = server()
+    nvlink = [list(row) for row in host.nvlink]
+    nvlink[2][5] = nvlink[5][2] = 17
+    (found,) = lint(replace(host, nvlink=tuple(map(tuple, nvlink))))
+    assert (found.kind, found.element) == ("NVLink missing", "GPU2 (g2) - GPU5 (g5)")
+    assert (found.expected, found.found) == ("18 NVLinks, as each has to other GPUs", "17")
+
+
 def test_an_nvlink_known_to_one_end_only_is_told():
     host = server()
     nvlink = [list(row) for row in host.nvlink]

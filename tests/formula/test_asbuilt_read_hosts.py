@@ -2,6 +2,7 @@
 
 import pytest
 
+from railwright.asbuilt.lint import lint
 from railwright.asbuilt.read import read_host, recognised
 
 GPU, NIC, SWITCH = 'class="0x030200"', 'class="0x020700"', 'class="0x060400"'
@@ -75,6 +76,30 @@ def test_the_matrix_of_nvidia_smi(tmp_path):
     cut = read_host(path)
     assert any("no row of GPU1, NIC0, NIC1" in note for note in cut.notes)
     assert cut.nvlink == ((0, 18), (18, 0)), "the row of GPU0 tells the way back as well"
+
+
+@pytest.mark.parametrize(
+    ("links", "found"),
+    [
+        ("NV18 NV18 NV18", [18, 18, 18, 18]),  # three peers of a GPU that has 18 links: through NVSwitches
+        ("NV17 NV18 NV18", [17, 18, 18, 18]),  # GPU 0 has lost one
+        ("NV4 NV4 NV4", [0, 0, 0, 0]),  # four links to each of three peers: from GPU to GPU
+    ],
+)
+def test_links_through_nvswitches_are_counted_once_and_not_for_every_peer(tmp_path, links, found):
+    one, *_, other = links.split()
+    names = [f"GPU{i}" for i in range(4)]
+    rows = [
+        [a, *(" X " if a == b else one if "GPU0" in (a, b) else other for b in names), "0-47", "0"]
+        for a in names
+    ]
+    lines = ["\t".join(["", *names, "CPU Affinity", "NUMA Affinity"]), *("\t".join(row) for row in rows)]
+    path = tmp_path / "topo.txt"
+    path.write_text("\n".join(lines) + "\n")
+    host = read_host(path)
+    assert [gpu.switch_nvlinks for gpu in host.gpus] == found
+    missing = [(f.element, f.expected, f.found) for f in lint(host) if f.kind == "NVLink missing"]
+    assert missing == ([("GPU0", "18 NVLinks, as most", "17")] if one != other else [])
 
 
 def bridge(kind, bus, inner, pci=""):

@@ -98,6 +98,27 @@ def test_burn_in_expects_what_perf_predicts(tmp_path):
             assert hosts[0].endswith(" slots=8")
 
 
+def test_burn_in_of_racks_runs_on_their_trays(tmp_path):
+    """Racks of 18 trays with 4 GPUs and 4 NICs: nic-6 is the third adapter of the second tray."""
+    study = tmp_path / "s.yaml"
+    study.write_text(
+        "railwright: 1\nname: racks\ncluster: {servers: 4, server: gb200-nvl72, compute: {family: "
+        "rack-rails, switch: sn5600-400g, nics_per_tray: 4, servers_per_group: 1}}\n"
+    )
+    assert run("burnin", study, "--out", tmp_path / "b").exit_code == 0
+    hosts = (tmp_path / "b" / "1-node" / "node-003.hosts").read_text().splitlines()
+    assert hosts == [f"server-03-tray-{i:02d} slots=4" for i in range(1, 19)]
+    assert "-np 72 --map-by ppr:4:node" in (tmp_path / "b" / "1-node" / "run.sh").read_text()
+    pairs = (tmp_path / "b" / "3-pairs" / "round-01.sh").read_text()
+    assert "\nserver-01/nic-6," in pairs
+    assert all(
+        ",server-01-tray-02,mlx5_2," in line
+        for line in pairs.splitlines()
+        if line.startswith("server-01/nic-6,")
+    )
+    assert "server-01-tray-18" in (tmp_path / "b" / "3-pairs" / "hosts").read_text()
+
+
 def test_burn_in_of_static_routes_says_how_often_each_spine_is_crossed(tmp_path):
     study = tmp_path / "s.yaml"
     run("init", study, "-t", "superpod-h100")

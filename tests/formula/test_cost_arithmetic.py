@@ -26,6 +26,8 @@ from railwright.errors import PlanError
 from railwright.fabric import build_networks, count
 from railwright.spec import load_study, load_study_text, template
 from railwright.spec.money import Level, Money, Use
+from railwright.study.evaluate import Workshop
+from railwright.study.rooms import money
 from railwright.units import HOURS_OF_YEAR, JOULES_PER_KWH
 
 HARDWARE = 1e6
@@ -252,6 +254,35 @@ def test_the_bill_is_the_sum_of_its_rooms_and_counts_what_the_fabric_counts():
     switches = [x for x in q.lines if x.what.startswith("qm9700")]
     assert sum(x.quantity for x in switches) == counted.switches
     assert q.network_power == pytest.approx(sum(count(f, catalog).switch_power for f in networks.values()))
+
+
+def test_reserved_ports_have_cables_on_every_bill():
+    """17 servers of 8 NICs and 3 ports for subnet managers: 139 cables below the leaves, as counted."""
+    catalog = load_catalog()
+    study = load_study_text(
+        "railwright: 1\nname: reserved\ncluster: {servers: 17, server: dgx-h100, "
+        "compute: {family: rail-optimised, switch: qm9700, reserved_ports: 3}}\n"
+    )
+    (found,) = build_networks(study.cluster, catalog).items()
+    counted = count(found[1], catalog)
+    assert counted.node_leaf == 17 * 8 + 3
+    lines = quantities([found], catalog, price_book()).lines
+    assert sum(x.quantity for x in lines if x.what.startswith("cables")) == counted.cables
+
+
+def test_the_pue_of_the_room_is_that_of_its_energy():
+    """`site.cooling.pue` stands for both; `money.pue` goes before it."""
+    text = (
+        "railwright: 1\nname: one room\ncluster: {servers: 2, server: dgx-h100, "
+        "compute: {family: single-switch, switch: qm9700}}\n"
+    )
+    room = "site: {cooling: {pue: 1.1}}\n"
+    found = {
+        name: money(study, Workshop.of(study)).comparison.case.money.pue
+        for name, written in (("room", room), ("money", f"{room}money: {{pue: 1.3}}\n"), ("neither", ""))
+        for study in [load_study_text(text + written)]
+    }
+    assert found == {"room": 1.1, "money": 1.3, "neither": None}
 
 
 def test_a_server_without_a_price_is_its_gpus():

@@ -144,6 +144,7 @@ def test_a_rack_is_trays_of_four():
     assert "Gres=gpu:gb200:4" in files["slurm/slurm.conf"]
     assert 'GPUS="4"' in files["health/check-node.sh"]
     assert 'ADAPTERS="mlx5_0 mlx5_1 mlx5_2 mlx5_3"' in files["health/check-node.sh"]
+    assert "NCCL_IB_HCA==mlx5_0,mlx5_1,mlx5_2,mlx5_3\n" in files["nccl/nccl.conf"]
 
 
 def test_one_machine_needs_no_tree_and_says_its_own_cores():
@@ -154,6 +155,7 @@ def test_one_machine_needs_no_tree_and_says_its_own_cores():
     assert "slurm/topology.conf" not in files
     assert "TopologyPlugin" not in files["slurm/slurm.conf"]
     assert "Sockets=1 CoresPerSocket=64 ThreadsPerCore=2 RealMemory=463867 " in files["slurm/slurm.conf"]
+    assert "DefCpuPerGPU=32\n" in files["slurm/slurm.conf"], "16 cores of two threads each"
     assert "jupyter/jupyter.sbatch" in files
 
 

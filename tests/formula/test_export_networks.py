@@ -11,7 +11,7 @@ import pytest
 from export_fabrics import SHIPPED, built
 from railwright import export
 from railwright.errors import PlanError
-from railwright.fabric import Kind, Role, build_networks
+from railwright.fabric import Kind, Role, build_networks, count
 from railwright.spec.study import Cluster, ComputeNetwork, ServiceNetwork
 
 WITHOUT_GPUS = {
@@ -92,3 +92,41 @@ def test_a_director_drawn_as_its_modules_is_bought_as_one():
     assert "\t216 " not in discovered
     pulled = int(((f.role >= Role.NODE_LEAF) & ~f.backplane).sum())
     assert len(rows(export.render(f, "netbox")["cables.csv"])) == pulled
+
+
+def test_uplinks_of_a_broken_out_leaf_take_modules_of_whole_ports():
+    """40 ports of 25 Gb/s on 10 cages of one leaf, four a cage; its 10 uplinks of 100 Gb/s take a cage each,
+    as they do on the spine: 10 modules of four parts, and 20 of one port."""
+    cluster = Cluster(
+        servers=40,
+        server="dgx-h100",
+        compute=ComputeNetwork(switch="qm9700", family="fat-tree"),
+        inband=ServiceNetwork(switch="sn4600c", family="fat-tree", tiers=2, breakout=4),
+    )
+    bill = rows(export.render(build_networks(cluster, SHIPPED)["inband"], "bom")["bom.csv"])
+    found = {(r["item"], r["part"]): int(r["quantity"]) for r in bill if r["item"].startswith("transceiver")}
+    assert found == {
+        ("transceiver module", "25 Gb/s a port, multimode"): 40,
+        ("transceiver 4-port module", "25 Gb/s a port, multimode"): 10,
+        ("transceiver module", "100 Gb/s a port, multimode"): 20,
+    }
+
+
+def test_ports_of_one_gigabit_are_sockets_for_twisted_pair():
+    """40 BMCs at 10 m: RJ45 at both ends, no transceiver, and NetBox's cable fits its 1000BASE-T ports."""
+    cluster = Cluster(
+        servers=40,
+        server="dgx-h100",
+        compute=ComputeNetwork(switch="qm9700", family="fat-tree"),
+        oob=ServiceNetwork(switch="ethernet-1g-48", family="single-switch", reserved_ports=2),
+    )
+    oob = build_networks(cluster, SHIPPED)["oob"]
+    assert count(oob, SHIPPED).optics == 0
+    bill = {(r["item"], r["part"]): r["quantity"] for r in rows(export.render(oob, "bom")["bom.csv"])}
+    assert bill == {
+        ("leaf switch", "ethernet-1g-48"): "1",
+        ("cable", "1 Gb/s twisted-pair, 10 m"): "42",
+    }
+    netbox = export.render(oob, "netbox")
+    assert {r["type"] for r in rows(netbox["cables.csv"])} == {"cat6"}
+    assert "1000base-t" in netbox["device-types/ethernet-1g-48.yaml"]

@@ -182,6 +182,15 @@ def test_optics_are_two_per_cable_that_copper_does_not_reach():
     c = fabric.count(f, CATALOG)
     assert c.optics == 2 * 256
     assert c.switch_power == 12 * CATALOG.switches["qm9700"].power_max
+    assert c.unrated == 0
+
+
+def test_switches_whose_power_no_source_gives_are_counted_beside_the_sum():
+    """30 servers under 8 leaves of 1,720 W and 4 spines of a switch without a figure."""
+    f = built(30, family="rail-optimised", spine_switch="sn5400")
+    c = fabric.count(f, CATALOG)
+    assert c.switch_power == 8 * 1720
+    assert c.unrated == 4
 
 
 @pytest.mark.parametrize("oversubscription", [1.0, 2.0, 3.0])

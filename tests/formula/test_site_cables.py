@@ -152,3 +152,16 @@ def test_labels_bundles_and_the_bill_count_every_cable():
 def test_trays_that_do_not_clear_the_racks_are_refused():
     with pytest.raises(PlanError, match="tray_height"):
         planned("tray_height: 2 m")
+
+
+def test_modules_are_of_whole_ports_where_cables_break_out():
+    """16 cables of 200 Gb/s from 8 ports of 400: two ports share a cage of a QM9700, and two NICs one of a
+    DGX H100, so 4 and 8 modules of two ports."""
+    plan = planned(
+        "servers_per_rack: 1, switches: end, service_loop: 3 m",
+        compute="{family: single-switch, switch: qm9700, nic_ports: 1, breakout: 2}",
+    )
+    modules = plan.runs["compute"].modules
+    assert [(m.medium, m.ports, m.count) for m in modules] == [("mmf-400g", 2, 12)]
+    counted = {line.part: line.quantity for line in bill(plan) if line.item == "transceiver"}
+    assert counted == {"mmf-400g, 2 ports": 12}

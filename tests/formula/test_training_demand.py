@@ -248,3 +248,17 @@ def test_the_command_says_what_is_missing(asked: list[str], words: str) -> None:
     told = CliRunner().invoke(app, ["demand", *asked])
     assert told.exit_code == 2
     assert words in " ".join(told.output.split())
+
+
+def test_switches_without_a_known_power_are_told_where_power_is(tmp_path: Path) -> None:
+    """8 leaves of 1,720 W under spines that no source gives a power of: in no sum, and never 0 W unsaid."""
+    file = tmp_path / "study.yaml"
+    spine = "switch: qm9700, spine_switch: sn5400"
+    file.write_text(STUDY.format(part="expert_imbalance: 1.0").replace("switch: qm9700", spine))
+    said = {
+        command: CliRunner().invoke(app, [*command.split(), str(file)]).output
+        for command in ("fabric count", "demand", "cost")
+    }
+    assert "above 13.8 kW" in said["fabric count"]
+    assert "Power and energy are without 1 of 9 switches" in said["demand"]
+    assert "Energy, space and carbon are without 1 switch whose power" in said["cost"]

@@ -2,10 +2,16 @@
 
 import re
 from dataclasses import replace
+from io import StringIO
 
 import pytest
+from rich.console import Console
 
 from railwright.report import page
+from railwright.report.terminal import summary
+from railwright.serving.bands import error_bands
+from railwright.spec import load_study_text
+from railwright.study import run
 from railwright.units import show_time
 from report_fixture import example_result, section_text
 
@@ -66,3 +72,26 @@ def test_exposed_communication_says_how_much_of_it_leaves_the_servers(html):
     text = section_text(html, "step")
     assert "exposed between servers of the step all communication hidden" in text
     assert "network" not in text
+
+
+def test_a_study_that_only_serves_says_how_far_off_its_latencies_may_be():
+    """The bands that `railwright serve` prints, in terminal and page; never that nothing was predicted."""
+    study = load_study_text("""
+railwright: 1
+name: served
+cluster: {servers: 1, server: dgx-h100, compute: {family: single-switch, switch: qm9700}}
+serving:
+  - name: chat
+    model: llama-3.1-8b
+    engine: vllm-2026
+    client: {kind: poisson, rate: 2, requests: 20, input: 200, output: 20}
+""")
+    result = run(study)
+    low, high = error_bands("vllm-2026", moe=False)["TPOT"]
+    out = StringIO()
+    summary(result, Console(file=out, width=200))
+    assert f"Mean time per token of chat: 80 % of measurements are expected at {low:.2f} to {high:.2f}" in (
+        out.getvalue()
+    )
+    assert f"mean time per token of chat {low:.2f} to {high:.2f}" in section_text(page(result), "error")
+    assert "Nothing was predicted" not in out.getvalue() + page(result)

@@ -197,10 +197,11 @@ def test_a_job_gets_the_gpus_it_asks_for_and_no_other(slurm):
 
 
 def test_gpus_bring_their_cores_and_memory(slurm):
+    """Two of eight GPUs: a quarter of 112 cores, whose two threads each are CPUs to Slurm."""
     said = slurm.run("srun", "--gpus=2", "-N1", "bash", "-c", "scontrol show job $SLURM_JOB_ID")
     assert "gres:gpu:2" in said
     assert "MemPerTres=gpu:" in said
-    assert re.search(r"NumCPUs=(\d+)", said)[1] == "28"
+    assert re.search(r"NumCPUs=(\d+)", said)[1] == "56"
 
 
 def test_two_hosts_are_two_under_one_switch(slurm):

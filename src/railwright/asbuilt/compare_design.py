@@ -86,32 +86,36 @@ def _extra_devices(wiring: Wiring, extra: Sequence[int]) -> list[Finding]:
 def _renamed(wiring: Wiring, design: Wiring, twin: Mapping[int, int]) -> list[Finding]:
     """Devices that were told by their cables, not by their names.
 
-    Unnamed hosts have a finding of their own.  When nearly all names differ the machine has its own naming,
-    which is one note.
+    Unnamed hosts have a finding of their own.  When most names differ, or most of the adapters', the machine
+    has its own naming for them, which is one note.
     """
+    hosts = {f for f in twin if wiring.nodes[f].kind == "host"}
     other = [
         (f, d)
         for f, d in sorted(twin.items())
         if not unnamed(wiring.nodes[f])
         and label(wiring.nodes[f]).casefold() != label(design.nodes[d]).casefold()
     ]
-    if len(other) * 2 > len(twin):
-        f, d = other[0]
-        return [
+    adapters = [pair for pair in other if pair[0] in hosts]
+    own = other if len(other) * 2 > len(twin) else adapters if len(adapters) * 2 > len(hosts) else []
+    findings: list[Finding] = []
+    if own:
+        f, d = own[0]
+        findings.append(
             Finding(
-                "own names", "note", f"{len(other)} devices", (),
+                "own names", "note", f"{len(own)} devices", (),
                 "the names of the design", "names of the machine's own",
                 f"Devices were told by the order of their names and by their cables: "
                 f"'{label(wiring.nodes[f])}' is taken for '{label(design.nodes[d])}'",
                 0.8, "give a node-name map to be certain which server is which",
             )
-        ]  # fmt: skip
-    return [
+        )  # fmt: skip
+    return findings + [
         Finding(
             "renamed device", "warning", label(wiring.nodes[f]), ((label(wiring.nodes[f]), 0),),
             label(design.nodes[d]), label(wiring.nodes[f]),
             f"It is cabled as {label(design.nodes[d])} should be, and nothing else is", 0.9,
             "correct the name on the device, or in the design",
         )
-        for f, d in other
+        for f, d in sorted({*other} - {*own})
     ]  # fmt: skip

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 
-from railwright.asbuilt.compare_plan import label, last_number, natural, stem, unnamed
+from railwright.asbuilt.compare_plan import alike, label, last_number, natural, unnamed
 from railwright.asbuilt.infer_machine import Inferred
 from railwright.asbuilt.wiring import Node, Wiring
 
@@ -55,9 +55,7 @@ def _by_order(found: Inferred, drawn: Inferred, known: Twins) -> Twins:
     theirs, ours = _servers(found.wiring), _servers(drawn.wiring)
     if not theirs or not ours:
         return {}
-    kinds = Counter(stem(name) for name in theirs)
-    usual = min(kinds, key=lambda k: (-kinds[k], k))
-    names = sorted((n for n in theirs if stem(n) == usual), key=natural)
+    names = alike(theirs)
     plans = sorted(ours, key=natural)
     numbers = [last_number(n) for n in names]
     choices = [dict(zip(names, plans, strict=False))]

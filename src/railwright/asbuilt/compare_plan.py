@@ -6,7 +6,8 @@ A port is (node, port number); port number 0 stands for 'some port of it, which 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from railwright.asbuilt.read.speeds import rate_of
@@ -98,6 +99,22 @@ def last_number(text: str) -> int | None:
 def stem(text: str) -> str:
     """A name without its last number: what machines of one kind have in common."""
     return re.sub(r"\d+(?=\D*$)", "#", text.casefold())
+
+
+def alike(adapters: Mapping[str, Collection[str]]) -> list[str]:
+    """Hosts of the commonest naming, in the order of their names.
+
+    adapters  of each host
+    Hosts that differ in several numbers ('rack2-node07') are of one naming where those of each first number
+    have equally many adapters ('gpu4-01' and 'gpu8-01' have not).
+    """
+    counts: dict[str, list[int]] = {}
+    for name, own in adapters.items():
+        counts.setdefault(stem(name), []).append(len(own))
+    kinds = {name: (re.sub(r"\d+", "#", stem(name)), mode(counts[stem(name)])) for name in adapters}
+    number = Counter(kinds.values())
+    usual = min(number, key=lambda kind: (-number[kind], kind), default=None)
+    return sorted((name for name in adapters if kinds[name] == usual), key=natural)
 
 
 def listed(names: Iterable[str], most: int = 4) -> str:

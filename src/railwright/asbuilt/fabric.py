@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from railwright.asbuilt.compare_plan import label, listed, natural, relative_speed, stem, unnamed
+from railwright.asbuilt.compare_plan import alike, label, listed, natural, relative_speed, unnamed
 from railwright.asbuilt.infer_machine import Inferred, infer
 from railwright.asbuilt.read.speeds import name_of
 from railwright.asbuilt.wiring import Link, Node, Wiring
@@ -137,22 +137,20 @@ def _layout(inferred: Inferred) -> _Layout:
     for node in nodes:
         if node.kind == "host" and not unnamed(node):
             hosts.setdefault(node.host, set()).add(node.adapter)
-    kinds = Counter(stem(name) for name in hosts)
-    if not kinds or not inferred.tiers:
+    if not hosts or not inferred.tiers:
         raise PlanError(
             "the dump has no server with a name and a cable to a switch, so there is nothing to run traffic "
             "between; give a node-name map that names the hosts"
         )
-    usual = min(kinds, key=lambda k: (-kinds[k], k))
-    servers = sorted((name for name in hosts if stem(name) == usual), key=natural)
+    servers = alike(hosts)
     counts = Counter(adapter for name in servers for adapter in hosts[name])
     adapters = sorted((a for a, n in counts.items() if 2 * n > len(servers)), key=natural)
     if not adapters:
         raise PlanError(
-            f"no adapter name is on more than half of the {len(servers)} servers called '{usual}', so their "
-            "rails cannot be told; give a node-name map with one adapter name per rail"
+            f"no adapter name is on more than half of the {len(servers)} servers like '{servers[0]}', so "
+            "their rails cannot be told; give a node-name map with one adapter name per rail"
         )
-    strangers = sorted((name for name in hosts if stem(name) != usual), key=natural)
+    strangers = sorted(set(hosts) - set(servers), key=natural)
     nameless = sum(node.kind == "host" and unnamed(node) for node in nodes)
     left_out = ([f"hosts of other names ({listed(strangers)})"] if strangers else []) + (
         [f"{nameless} adapters without a server's name"] if nameless else []

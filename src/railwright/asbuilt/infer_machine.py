@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from railwright.asbuilt.compare_plan import Blueprint, label, listed, mode, relative_speed, speed_name
@@ -24,9 +24,9 @@ class Inferred:
     unit        (nodes,) scalable unit of a leaf, from 0, with rails; -1 otherwise
     rails       what each rail's adapters are called, as 'mlx5_0'
     servers     servers with a name
-    servers_per_unit  of the commonest unit; 0 without rails
+    servers_per_unit  of the commonest unit, the largest of several as common; 0 without rails
     radix       ports of a leaf; 0 where the dump does not say
-    down, up    cables of the commonest leaf to hosts, and to spines
+    down, up    cables of the commonest leaf to hosts, and to spines; of several as common the fullest
     bundle      cables between two joined switches, tier by tier: (leaf-spine, spine-core, …)
     speeds      what most cables of each tier run at, from the hosts up: ('4xNDR', '4xNDR')
     oversubscription  bandwidth down over bandwidth up of the commonest leaf; 0 without spines
@@ -91,7 +91,7 @@ def infer(wiring: Wiring) -> Inferred:
         unit=unit,
         rails=tuple(_lane_name(lane, lanes) for lane in lanes),
         servers=len(hosts.kinds),
-        servers_per_unit=mode(list(sizes.values())),
+        servers_per_unit=_fullest(sizes.values()),
         radix=mode([wiring.nodes[i].ports for i, t in enumerate(tier) if t == 1 and wiring.nodes[i].ports]),
         down=down,
         up=up,
@@ -127,10 +127,11 @@ def summary(inferred: Inferred) -> list[str]:
             f"{n} between {a} and {b}" for n, (a, b) in zip(inferred.bundle, _TIERS, strict=False)
         )
         lines.append(f"cables per pair: {each}")
+    filled = inferred.units * inferred.servers_per_unit
     if inferred.rails:
         lines.append(
             f"{len(inferred.rails)} rails ({listed(inferred.rails, 8)}); {inferred.units} scalable unit(s) "
-            f"of {inferred.servers_per_unit} servers"
+            f"of {'up to ' if filled > inferred.servers else ''}{inferred.servers_per_unit} servers"
         )
     if any(inferred.speeds):
         lines.append("speeds from the hosts up: " + ", ".join(s or "unknown" for s in inferred.speeds))
@@ -198,7 +199,13 @@ def _usual(wiring: Wiring, tier: Sequence[int]) -> tuple[int, int]:
                 down[a] += tier[b] == 0
                 up[a] += tier[b] == 2
     leaves = [i for i, t in enumerate(tier) if t == 1]
-    return mode([down[i] for i in leaves]), mode([up[i] for i in leaves])
+    return _fullest(down[i] for i in leaves), _fullest(up[i] for i in leaves)
+
+
+def _fullest(sizes: Iterable[int]) -> int:
+    """The commonest size; the largest of several: the last unit may be part-filled.  0 for none."""
+    counts = Counter(sizes)
+    return max(counts, key=lambda size: (counts[size], size), default=0)
 
 
 def _speeds(wiring: Wiring, tier: Sequence[int]) -> list[tuple[str, float]]:

@@ -212,8 +212,19 @@ def _nvlinks(host: HostTopology) -> Iterator[Finding]:
                 )
     for i, row in enumerate(host.nvlink):
         for j in range(i):
+            pair = f"{_label(host.gpus[j])} - {_label(host.gpus[i])}"
+            both = min(host.gpus[i].switch_nvlinks, host.gpus[j].switch_nvlinks)
+            if 0 < row[j] == host.nvlink[j][i] < both:
+                yield _finding(
+                    "NVLink missing",
+                    "fault",
+                    pair,
+                    f"{both} NVLinks, as each has to other GPUs",
+                    f"{row[j]}",
+                    "NVSwitches join every GPU to every other by all of its links",
+                    "nvidia-smi nvlink --status; then the fabric manager's log",
+                )
             if row[j] != host.nvlink[j][i]:
-                pair = f"{_label(host.gpus[j])} - {_label(host.gpus[i])}"
                 yield _finding(
                     "NVLink told differently by its ends",
                     "fault",

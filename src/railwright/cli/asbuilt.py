@@ -50,7 +50,7 @@ def check(
     wiring = read(dump, names)
     machine = infer(wiring)
     catalog = load_catalog()
-    drawn = _design(design) if design is not None else None
+    drawn = _design(design, wiring) if design is not None else None
     found = punch_list(machine, drawn)
     priced = _cost(machine, catalog, server) if cost else []
     if html is not None:
@@ -108,16 +108,18 @@ def host(
         raise typer.Exit(SOMETHING_WRONG)
 
 
-def _design(study: str) -> Wiring:
+def _design(study: str, dump: Wiring) -> Wiring:
     """The study's fabric as a wiring, without its faults: what was to be built, of the study's own parts."""
     from railwright.asbuilt import to_wiring
+    from railwright.asbuilt.trays import as_in_dump
     from railwright.catalog import load_catalog
     from railwright.cli.studies import open_study
     from railwright.fabric import build
 
     asked = open_study(study)
     catalog = load_catalog(asked.catalog)
-    return to_wiring(build(asked.cluster.model_copy(update={"faults": ()}), catalog), catalog)
+    fabric = build(asked.cluster.model_copy(update={"faults": ()}), catalog)
+    return as_in_dump(to_wiring(fabric, catalog), fabric, dump)
 
 
 def _notes(wiring: Wiring) -> list[str]:

@@ -161,7 +161,8 @@ def _of_study(
     step = simulate(job, arch, machine)
     server = find(workshop.catalog.servers, asked.cluster.server)
     # the switch of a single server carries nothing
-    switches = count(fabric, workshop.catalog).switch_power if fabric.num_servers > 1 else 0.0
+    counts = count(fabric, workshop.catalog)
+    switches = counts.switch_power if fabric.num_servers > 1 else 0.0
     budget = TokenBudget(
         arch,
         tokens if tokens is not None else job.tokens,
@@ -186,6 +187,11 @@ def _of_study(
         availability=availability,
     )
     warnings = step.warnings
+    if counts.unrated and fabric.num_servers > 1:
+        warnings += (
+            f"Power and energy are without {counts.unrated:,} of {counts.switches:,} switches, whose power "
+            "no source gives; `power_max` in your own `catalog` counts it.",
+        )
     if found.gpus.high > used:
         warnings += (
             f"More GPUs than the {used:,} of the job are taken to be as fast each; with the same global "

@@ -113,6 +113,8 @@ def count(study: StudyArgument) -> None:
             parts.node_leaf, parts.leaf_spine, parts.spine_core, parts.cables, parts.optics, parts.hops_max,
         )  # fmt: skip
         power = show_power(parts.switch_power) if parts.switch_power else "unknown"
+        if parts.unrated and parts.switch_power:
+            power = f"above {power}"
         columns.append([name, *map(show_count, numbers), power, show_bit_rate(parts.bisection)])
     rows = [
         "", "servers", "GPUs", "leaf switches", "spine switches", "core switches", "switches in all",

@@ -48,7 +48,8 @@ class Quantities:
     gpus, gpu        in all, and their catalogue name
     lines            to buy
     server_power     of all servers at their catalogued maximum [W]
-    network_power    of all switches, always on [W]
+    network_power    of all switches whose power is known, always on [W]
+    unrated          switches whose power no source gives
     """
 
     gpus: int
@@ -56,6 +57,7 @@ class Quantities:
     lines: tuple[Line, ...]
     server_power: float
     network_power: float
+    unrated: int = 0
 
     @property
     def servers(self) -> int:
@@ -82,10 +84,9 @@ def quantities(
         raise PlanError("the first network joins no GPUs; cost begins with the compute network")
     server = find(catalog.servers, compute.parts["server"])
     lines = [_server(server, compute.num_servers, book)]
-    switch_power = 0.0
     for name, fabric in fabrics:
         lines += [*_switches(name, fabric, catalog, book), *_cables(name, fabric)]
-        switch_power += count(fabric, catalog).switch_power
+    counts = [count(fabric, catalog) for _, fabric in fabrics]
     if storage:
         terabytes = storage / 1e12
         lines.append(Line("storage", "usable TB", terabytes, (("storage-per-tb", 1),), terabytes))
@@ -94,7 +95,8 @@ def quantities(
         gpu=server.gpu,
         lines=tuple(lines),
         server_power=server.power_max * compute.num_servers,
-        network_power=switch_power,
+        network_power=sum(c.switch_power for c in counts),
+        unrated=sum(c.unrated for c in counts),
     )
 
 
@@ -150,9 +152,11 @@ def _switch(room: str, switch: Switch, number: int, book: Book) -> Line:
 
 
 def _cables(network: str, fabric: Fabric) -> list[Line]:
-    """Cables with both ends, by rate; links inside a director are none."""
-    pulled = (np.asarray(fabric.role) >= Role.NODE_LEAF) & ~np.asarray(fabric.backplane, bool)
-    rates, numbers = np.unique(np.asarray(fabric.rate)[pulled], return_counts=True)
+    """Cables with both ends, by rate; links inside a director are none, and a reserved port has one."""
+    role, rate = np.asarray(fabric.role), np.asarray(fabric.rate)
+    pulled = (role >= Role.NODE_LEAF) & ~np.asarray(fabric.backplane, bool)
+    reserved = np.full(fabric.reserved_ports, rate[role == Role.NODE_LEAF][0])
+    rates, numbers = np.unique(np.concatenate([rate[pulled], reserved]), return_counts=True)
     return [
         Line(
             f"{network} network",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from railwright.deploy.templates import template
+from railwright.export.hierarchy import host_adapters
 from railwright.export.nccl import nvlinks
 from railwright.export.sheet import Sheet, gigabits
 from railwright.fabric.graph import Kind, Role
@@ -12,12 +13,11 @@ def expected(sheet: Sheet, gpus: int) -> dict[str, str]:
     """What a healthy host shows: GPUs, NVLinks of each, adapters, ports, port rate [Gb/s]."""
     fabric = sheet.fabric
     at_leaf = fabric.rate[fabric.role == Role.NODE_LEAF]
-    hosts = max(sheet.gpus // gpus, 1)
     leaf = sheet.switch(Kind.LEAF)
     return {
         "GPUS": str(gpus),
         "NVLINKS": str(nvlinks(sheet.gpu)),
-        "ADAPTERS": " ".join(sheet.adapters[: max(len(sheet.adapters) // hosts, 1)]),
+        "ADAPTERS": " ".join(host_adapters(sheet)),
         "RATE": gigabits(float(at_leaf[0])) if len(at_leaf) else "0",
         "LAYER": "Ethernet" if leaf is not None and leaf.technology == "ethernet" else "InfiniBand",
     }

@@ -6,6 +6,7 @@ Only what differs from NCCL's default, or is a fact of this fabric, is set.
 
 from __future__ import annotations
 
+from railwright.export.hierarchy import host_adapters
 from railwright.export.sheet import Sheet
 from railwright.fabric.graph import Kind
 from railwright.spec.nccl import Nccl
@@ -37,12 +38,13 @@ def render(sheet: Sheet, cluster: Cluster, nccl: Nccl, interface: str | None) ->
 
 def settings(sheet: Sheet, cluster: Cluster, nccl: Nccl, interface: str | None) -> list[tuple[str, str, str]]:
     """(reason, variable, value) of every setting."""
+    adapters = host_adapters(sheet)
     rows = [
         (
-            f"The {len(sheet.adapters)} compute adapters and no other, by their usual names: "
+            f"The {len(adapters)} compute adapters and no other, by their usual names: "
             "check with ibdev2netdev",
             "NCCL_IB_HCA",
-            "=" + ",".join(sheet.adapters),
+            "=" + ",".join(adapters),
         ),
         (
             "Bootstrap and socket traffic",

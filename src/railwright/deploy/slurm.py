@@ -58,7 +58,8 @@ def _conf(sheet: Sheet, sharing: Sharing, host: Host, single: bool) -> str:
         "SelectType=select/cons_tres",
         "SelectTypeParameters=CR_Core_Memory",
         "GresTypes=gpu",
-        f"DefCpuPerGPU={host.cores // gpus}",
+        # A thread is a CPU to Slurm (slurm.conf(5), CR_Core).
+        f"DefCpuPerGPU={host.cores * host.threads // gpus}",
         f"DefMemPerGPU={host.real_memory // gpus}",
         "ProctrackType=proctrack/cgroup",
         "TaskPlugin=task/affinity,task/cgroup",

@@ -12,6 +12,7 @@ from railwright.diagnose.burnin import Burnin, Check
 from railwright.diagnose.elements import Elements
 from railwright.diagnose.paths import need_fabric
 from railwright.diagnose.plan_files import plan_files
+from railwright.fabric.trays import host_names
 
 STAGES = {
     "1-node": "Every node by itself: GPUs, NVLink, PCIe. Run all nodes at the same time.",
@@ -26,7 +27,7 @@ _BINARY = {"all_reduce": "all_reduce_perf", "all_to_all": "alltoall_perf"}
 
 def burnin_files(plan: Burnin, elements: Elements, title: str) -> Mapping[str, str]:
     """Path below the folder -> text."""
-    per = need_fabric(elements).gpus_per_server
+    gpus = need_fabric(elements).gpus_per_server
     files: dict[str, str] = {"plan.md": _page(plan, title), "expected.csv": _expected(plan)}
     record = {
         "title": title,
@@ -38,20 +39,24 @@ def burnin_files(plan: Burnin, elements: Elements, title: str) -> Mapping[str, s
     for check in plan.checks:
         if check.op == "pairs":
             continue
-        hosts = [elements.name[int(elements.of_server[s])] for s in check.servers]
-        text = "".join(f"{host} slots={per}\n" for host in hosts)
+        servers = [elements.name[int(elements.of_server[s])] for s in check.servers]
+        hosts = [host for server in servers for host in host_names(server, gpus)]
+        text = "".join(f"{host} slots={check.ranks // len(hosts)}\n" for host in hosts)
         files[f"{check.stage}/{check.name}.hosts"] = text
     for stage in STAGES:
         mine = [c for c in plan.checks if c.stage == stage and c.op != "pairs"]
         if mine:
-            files[f"{stage}/run.sh"] = _script(stage, mine)
+            files[f"{stage}/run.sh"] = _script(stage, mine, len(host_names("", gpus)))
     for name, text in plan_files(elements, plan.plan).items() if plan.plan else ():
         files[f"3-pairs/{name}"] = text
     return files
 
 
-def _script(stage: str, checks: list[Check]) -> str:
-    """Runs the checks of a stage: those of disjoint hosts together, rings one by one."""
+def _script(stage: str, checks: list[Check], hosts: int) -> str:
+    """Runs the checks of a stage: those of disjoint hosts together, rings one by one.
+
+    hosts  of a server: a rack has one for each of its trays
+    """
     background = " &" if stage in ("1-node", "2-leaf") else ""
     lines = [
         "#!/usr/bin/env bash",
@@ -64,8 +69,9 @@ def _script(stage: str, checks: list[Check]) -> str:
     ]
     for c in checks:
         size = f"{int(c.size) >> 30}G"
+        each = c.ranks // (len(c.servers) * hosts)
         lines.append(
-            f"mpirun --hostfile {c.name}.hosts -np {c.ranks} --map-by ppr:{c.ranks // len(c.servers)}:node "
+            f"mpirun --hostfile {c.name}.hosts -np {c.ranks} --map-by ppr:{each}:node "
             f'"$NCCL_TESTS/{_BINARY[c.op]}" -b {size} -e {size} -n 20 -w 5 >{c.name}.log 2>&1{background}'
         )
     if background:

@@ -15,6 +15,7 @@ from railwright.diagnose.constants import rate, slows
 from railwright.errors import RailwrightError, nearest
 from railwright.fabric.graph import Fabric, Kind, Role, server_name
 from railwright.fabric.names import device_names
+from railwright.fabric.trays import host_names
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -32,7 +33,7 @@ class Elements:
     of_device   (N,) element of each device of the fabric, -1 for scale-up switches
     of_cable    (C,) element of each cable that can be pulled, -1 for lanes inside servers
     of_server   (servers,) the node element
-    aliases     other spellings -> element: names of the drawing, 'host', 'host/adapter', GUIDs
+    aliases     other spellings -> element: names of the drawing, 'host', 'host/adapter', trays, GUIDs
     """
 
     fabric: Fabric | None = None
@@ -126,7 +127,8 @@ def elements_of(fabric: Fabric | None, names: Mapping[str, str] | None = None) -
     servers = [server_name(s) for s in range(fabric.num_servers)]
     elements.of_server = np.array([elements.add("node", own.get(s, s)) for s in servers], np.int64)
     for server, made in zip(servers, elements.of_server.tolist(), strict=True):
-        elements.aliases.setdefault(server.casefold(), made)
+        for host in (server, *host_names(server, fabric.gpus_per_server)):
+            elements.aliases.setdefault(host.casefold(), made)
     _add_cables(elements, fabric)
     return elements
 

@@ -13,6 +13,8 @@ from railwright.diagnose.infer import Found
 from railwright.diagnose.paths import Routing, crossed
 from railwright.diagnose.result import NextTest
 from railwright.errors import PlanError
+from railwright.fabric.graph import Kind
+from railwright.fabric.trays import host_of_nic
 
 Ints = NDArray[np.int64]
 
@@ -84,17 +86,25 @@ def pair_command(elements: Elements, src: int, dst: int) -> str:
     fabric = elements.fabric
     assert fabric is not None
     names = [elements.name[int(elements.of_device[fabric.nic_of_gpu[g]])] for g in (src, dst)]
-    (a, one), (b, other) = (host_and_device(name) for name in names)
+    (a, one), (b, other) = (host_and_device(elements, name) for name in names)
     return (
         f"ssh {b} ib_write_bw -d {other} -D 10 --report_gbits & sleep 2; "
         f"ssh {a} ib_write_bw -d {one} -D 10 --report_gbits {b}"
     )
 
 
-def host_and_device(nic: str) -> tuple[str, str]:
-    """('host05', 'mlx5_2') of a NIC; the drawing's 'nic-2' is taken for mlx5_2."""
-    host, _, device = nic.partition("/")
-    return host, device.replace("nic-", "mlx5_") if device.startswith("nic-") else device
+def host_and_device(elements: Elements, nic: str) -> tuple[str, str]:
+    """('host05', 'mlx5_2') of a NIC; the drawing's 'nic-2' is taken for mlx5_2, in a rack of its tray."""
+    server, _, device = nic.partition("/")
+    if not device.startswith("nic-"):
+        return server, device
+    fabric = elements.fabric
+    number = int(device.removeprefix("nic-"))
+    if fabric is None:
+        return server, f"mlx5_{number}"
+    nics = len(fabric.devices(Kind.NIC)) // fabric.num_servers
+    host, place = host_of_nic(server, number, fabric.gpus_per_server, nics)
+    return host, f"mlx5_{place}"
 
 
 def _tried(elements: Elements, posed: Problem, open_: Sequence[int]) -> tuple[Ints, Ints]:

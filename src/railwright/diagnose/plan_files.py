@@ -67,7 +67,7 @@ def round_script(elements: Elements, one: Round, number: int) -> str:
     """
     tests = []
     for place, (src, dst, _) in enumerate(transfers(elements, one)):
-        (host_a, device_a), (host_b, device_b) = host_and_device(src), host_and_device(dst)
+        (host_a, device_a), (host_b, device_b) = (host_and_device(elements, name) for name in (src, dst))
         port = FIRST_PORT + 1 + place // 2 * 2 % 40_000 + place % 2
         tests.append(f"{src},{dst},{host_a},{device_a},{host_b},{device_b},{port}")
     listed = "\n".join(tests)
@@ -103,4 +103,6 @@ rm -rf "$work"
 
 
 def _hosts(elements: Elements, one: Round) -> set[str]:
-    return {host_and_device(name)[0] for src, dst, _ in transfers(elements, one) for name in (src, dst)}
+    return {
+        host_and_device(elements, name)[0] for src, dst, _ in transfers(elements, one) for name in (src, dst)
+    }

@@ -49,7 +49,7 @@ def _cables(sheet: Sheet) -> list[tuple[str, str, int, str]]:
         counts[_to_nodes(sheet)] += reserved
     rows = []
     for (rate, length), count in sorted(counts.items()):
-        made_of = medium(length) or "unknown medium"
+        made_of = medium(length, rate) or "unknown medium"
         bought = next((f"{s:g} m" for s in STOCK if s >= length), f"{length:g} m, to order")
         bought = bought if length else "length not planned yet"
         note = f"planned {length:g} m" if length else ""
@@ -66,20 +66,25 @@ def _transceivers(sheet: Sheet) -> list[tuple[str, str, int, str]]:
     for cable in optical:
         ends[cable.medium, cable.rate] += 2
         for device, port in _ends(cable):
-            each = per_cage.get(Kind(kinds[device]), 1)
+            kind = Kind(kinds[device])
+            each = per_cage.get(kind, 1)
             cage = (device, (port - 1) // each)
-            modules.setdefault((cable.medium, cable.rate, each), set()).add(cage)
+            # A leaf with breakout numbers its ports in parts, of which an uplink takes all.
+            whole = kind is Kind.LEAF and cable.role != Role.NODE_LEAF
+            ports = each // sheet.fabric.breakout if whole else each
+            modules.setdefault((cable.medium, cable.rate, ports), set()).add(cage)
     rows = []
     for (made_of, rate, each), cages in sorted(modules.items()):
         what = f"{each}-port module" if each > 1 else "module"
         rows.append((f"transceiver {what}", f"{gigabits(rate)} Gb/s a port, {made_of}", len(cages), ""))
     reserved = sheet.fabric.reserved_ports
-    if reserved and (made_of := medium(_to_nodes(sheet)[1])) in ("multimode", "single-mode"):
-        ends[made_of, _to_nodes(sheet)[0]] += 2 * reserved
+    rate, length = _to_nodes(sheet)
+    if reserved and (made_of := medium(length, rate)) in ("multimode", "single-mode"):
+        ends[made_of, rate] += 2 * reserved
         rows.append(
             (
                 "transceiver module",
-                f"{gigabits(_to_nodes(sheet)[0])} Gb/s a port, {made_of}",
+                f"{gigabits(rate)} Gb/s a port, {made_of}",
                 2 * reserved,
                 "reserved ports",
             )

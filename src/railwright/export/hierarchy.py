@@ -16,15 +16,7 @@ from scipy.sparse.csgraph import connected_components
 
 from railwright.export.sheet import Sheet
 from railwright.fabric.graph import Kind, Role
-
-TRAY_GPUS = 4
-"""GPUs that one operating system of a rack-scale domain sees.
-
-Source: NVIDIA, "DGX GB200 Rack Scale Systems User Guide", hardware overview (18 compute trays of four GPUs).
-"""
-
-RACK_SCALE = 16
-"""The largest scale-up domain in one chassis with one operating system: 16 GPUs (NVIDIA DGX-2)."""
+from railwright.fabric.trays import TRAY_GPUS, host_names, is_rack
 
 
 @dataclass(frozen=True)
@@ -80,19 +72,22 @@ def hierarchy(sheet: Sheet) -> Hierarchy:
 
 def hosts_of(sheet: Sheet) -> list[list[str]]:
     """Operating systems of every server: itself, or the trays of a rack-scale scale-up domain."""
-    trays = sheet.gpus // TRAY_GPUS
-    if not rack_scale(sheet):
-        return [[name] for name in sheet.hosts]
-    return [[f"{name}-tray-{i + 1:02d}" for i in range(trays)] for name in sheet.hosts]
+    return [host_names(name, sheet.gpus) for name in sheet.hosts]
 
 
 def rack_scale(sheet: Sheet) -> bool:
     """Whether a server of the fabric is a rack of trays that share one scale-up domain."""
-    return sheet.gpus > RACK_SCALE and sheet.gpus % TRAY_GPUS == 0
+    return is_rack(sheet.gpus)
 
 
 def gpus_per_host(sheet: Sheet) -> int:
     return TRAY_GPUS if rack_scale(sheet) else sheet.gpus
+
+
+def host_adapters(sheet: Sheet) -> list[str]:
+    """Linux names of the compute adapters of one host; a tray of a rack has its share of them."""
+    hosts = len(host_names("", sheet.gpus))
+    return sheet.adapters[: max(len(sheet.adapters) // hosts, 1)]
 
 
 def _groups(sheet: Sheet) -> list[tuple[int, list[int]]]:

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from railwright.errors import PlanError
 from railwright.export.sheet import Sheet
 from railwright.fabric.graph import Kind
+from railwright.fabric.trays import host_of_nic
 
 # Signalling rate of one lane [Gb/s], as InfiniBand's names go (IBTA roadmap; FDR's 14.0625 carries 13.6).
 LANES = {
@@ -52,9 +53,11 @@ def guid(sheet: Sheet, device: int) -> int:
 
 
 def node_name(sheet: Sheet, device: int) -> str:
-    """What the device calls itself: 'server-03 mlx5_2', 'leaf-07'."""
+    """What the device calls itself: 'server-03 mlx5_2', 'server-03-tray-18 mlx5_0' in a rack, 'leaf-07'."""
     if sheet.fabric.kind[device] == Kind.NIC:
-        return f"{sheet.hosts[sheet.fabric.server[device]]} {sheet.adapters[sheet.local[device]]}"
+        server = sheet.hosts[sheet.fabric.server[device]]
+        host, place = host_of_nic(server, sheet.local[device], sheet.gpus, sheet.nics)
+        return f"{host} {sheet.adapters[place]}"
     return sheet.names[device]
 
 

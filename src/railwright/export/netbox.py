@@ -37,7 +37,9 @@ _INTERFACES = {
 }
 
 # NetBox, dcim/choices.py, CableTypeChoices.
-_CABLES = {"copper": "dac-passive", "multimode": "mmf", "single-mode": "smf", "": ""}
+_CABLES = {
+    "copper": "dac-passive", "twisted-pair": "cat6", "multimode": "mmf", "single-mode": "smf", "": "",
+}  # fmt: skip
 
 # Role -> colour (RRGGBB), as NetBox wants one.
 _ROLES = {"server": "2196f3", "leaf": "4caf50", "spine": "ff9800", "core": "f44336"}

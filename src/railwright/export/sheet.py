@@ -19,7 +19,7 @@ import numpy as np
 from railwright.catalog import find
 from railwright.catalog.parts import Catalog, Gpu, Nic, Server, Switch
 from railwright.errors import PlanError, RailwrightError
-from railwright.fabric.counting import COPPER_REACH
+from railwright.fabric.counting import COPPER_REACH, TWISTED_PAIR, TWISTED_PAIR_REACH
 from railwright.fabric.graph import Fabric, Ints, Kind, Role, server_name
 from railwright.fabric.names import device_names
 
@@ -61,8 +61,8 @@ class Cable(NamedTuple):
 
     @property
     def medium(self) -> str:
-        """'copper', 'multimode' or 'single-mode', by length; '' where the length is unknown."""
-        return medium(self.length)
+        """'copper', 'twisted-pair', 'multimode' or 'single-mode'; '' where the length is unknown."""
+        return medium(self.length, self.rate)
 
 
 @dataclass(frozen=True, eq=False)
@@ -202,10 +202,12 @@ class Sheet:
         return [max(known.get(Kind(kind), 0), used) for kind, used in zip(kinds, most, strict=True)]
 
 
-def medium(length: float) -> str:
-    """What a cable of this length [m] is made of; '' where the length is unknown (0)."""
+def medium(length: float, rate: float) -> str:
+    """What a cable of this length [m] and rate [byte/s] is made of; '' where the length is unknown (0)."""
     if length <= 0:
         return ""
+    if rate <= TWISTED_PAIR and length <= TWISTED_PAIR_REACH:
+        return "twisted-pair"
     if length <= COPPER_REACH:
         return "copper"
     return "multimode" if length <= MULTIMODE_REACH else "single-mode"

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from railwright.errors import PlanError
 from railwright.export.hierarchy import (
-    RACK_SCALE,
-    TRAY_GPUS,
     Hierarchy,
     gpus_per_host,
     hierarchy,
@@ -17,6 +15,7 @@ from railwright.export.hierarchy import (
 )
 from railwright.export.hostlist import hostlist
 from railwright.export.sheet import Sheet
+from railwright.fabric.trays import RACK_SCALE, TRAY_GPUS
 
 
 def render_tree(sheet: Sheet) -> dict[str, str]:

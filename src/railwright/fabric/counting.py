@@ -11,6 +11,7 @@ from railwright.catalog import find
 from railwright.catalog.parts import Catalog
 from railwright.fabric.counts import Counts
 from railwright.fabric.graph import Fabric, Floats, Ints, Kind, Role
+from railwright.units import GIGABIT
 
 COPPER_REACH = 3.0
 """Longest passive copper cable at 100 Gb/s per lane [m]; a longer cable takes a transceiver at each end.
@@ -18,6 +19,10 @@ COPPER_REACH = 3.0
 Source: NVIDIA, "LinkX 100G-PAM4 Product Line Overview" (docs.nvidia.com/networking, page of 2025-11-27):
 direct attached copper reaches 3 m.  Active copper (to 5 m) counts as a pair of transceivers here.
 """
+TWISTED_PAIR = GIGABIT
+"""Fastest port that is a socket for twisted pair, which takes no transceiver [byte/s]: 1000BASE-T."""
+TWISTED_PAIR_REACH = 100.0
+"""Longest twisted pair [m]: 1000BASE-T (IEEE 802.3ab)."""
 
 
 def count(fabric: Fabric, catalog: Catalog) -> Counts:
@@ -28,6 +33,11 @@ def count(fabric: Fabric, catalog: Catalog) -> Counts:
     cabled = (fabric.role >= Role.NODE_LEAF) & ~fabric.backplane
     by_role = np.bincount(fabric.role[cabled], minlength=len(Role))
     by_kind = _units(fabric)
+    tiers = [
+        (int(by_kind[kind]), find(catalog.switches, fabric.parts[part]).power_max)
+        for kind, part in ((Kind.LEAF, "leaf"), (Kind.SPINE, "spine"), (Kind.CORE, "core"))
+        if part in fabric.parts
+    ]
     return Counts(
         servers=fabric.num_servers,
         gpus=fabric.num_gpus,
@@ -38,23 +48,21 @@ def count(fabric: Fabric, catalog: Catalog) -> Counts:
         leaf_spine=int(by_role[Role.LEAF_SPINE]),
         spine_core=int(by_role[Role.SPINE_CORE]),
         optics=optics(fabric),
-        switch_power=sum(
-            int(by_kind[kind]) * find(catalog.switches, fabric.parts[part]).power_max
-            for kind, part in ((Kind.LEAF, "leaf"), (Kind.SPINE, "spine"), (Kind.CORE, "core"))
-            if part in fabric.parts
-        ),
+        switch_power=sum(number * each for number, each in tiers),
         hops_max=hops_max(fabric),
         bisection=bisection(fabric),
         cages=_cages(fabric, catalog, cabled),
+        unrated=sum(number for number, each in tiers if not each),
     )
 
 
 def optics(fabric: Fabric) -> int:
     """Transceivers: two per cable longer than the reach of copper, those of reserved ports included."""
+    reach = np.where(fabric.rate <= TWISTED_PAIR, TWISTED_PAIR_REACH, COPPER_REACH)
+    beyond = fabric.length > reach
     cabled = (fabric.role >= Role.NODE_LEAF) & ~fabric.backplane
-    optical = int(np.count_nonzero(cabled & (fabric.length > COPPER_REACH)))
-    to_nodes = fabric.length[fabric.role == Role.NODE_LEAF]
-    return 2 * (optical + fabric.reserved_ports * int(to_nodes[0] > COPPER_REACH))
+    to_nodes = beyond[fabric.role == Role.NODE_LEAF]
+    return 2 * (int(np.count_nonzero(cabled & beyond)) + fabric.reserved_ports * int(to_nodes[0]))
 
 
 def hops_max(fabric: Fabric) -> int:

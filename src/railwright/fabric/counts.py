@@ -12,6 +12,7 @@ class Counts:
     node_leaf, leaf_spine, spine_core  cables (logical links: one port to one port)
     optics    transceivers: two per cable longer than the reach of copper
     switch_power  sum of the switches' maximum power where the catalogue has one [W]
+    unrated   switches without one, which `switch_power` leaves out
     hops_max  switches on the longest shortest path between two GPUs
     bisection  nominal bandwidth between the two halves of the servers, one direction [byte/s]
     cages     switch cages with a cable in them, those of reserved ports left out; a twin-port cage has two
@@ -31,6 +32,7 @@ class Counts:
     hops_max: int
     bisection: float
     cages: int = 0
+    unrated: int = 0
 
     @property
     def switches(self) -> int:

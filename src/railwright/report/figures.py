@@ -10,6 +10,8 @@ import numpy as np
 
 from railwright.collectives.prediction import CollectivePrediction
 from railwright.fabric.graph import Fabric
+from railwright.model import load_model
+from railwright.serving.bands import error_bands
 from railwright.study.result import Curve, JobResult, Result, SensitivityRow, VariantResult
 from railwright.training.critical import CriticalPath, critical_path
 from railwright.units import show_change, show_rate, show_time
@@ -183,3 +185,18 @@ def main_change(row: SensitivityRow) -> str:
         return "–"
     kind, seconds = max(row.changes, key=lambda change: abs(change[1]))
     return f"{KIND_NAMES.get(kind, kind)} {'+' if seconds > 0 else '-'}{show_time(abs(seconds))}"
+
+
+LATENCIES = {"TTFT": "time to first token", "TPOT": "time per token"}
+"""Latencies of served users whose error is known, by the name that its band has."""
+
+
+def served_bands(result: Result) -> list[tuple[str, str, float, float]]:
+    """(what, its serving job, low, high) of published means over predicted ones."""
+    models = {job.name: job.model for job in result.study.serving}
+    return [
+        (LATENCIES[short], one.name, low, high)
+        for one in result.rooms.serving
+        if one.name in models
+        for short, (low, high) in error_bands(one.engine, load_model(models[one.name]).is_moe).items()
+    ]

@@ -47,6 +47,11 @@ def money_words(priced: Priced) -> list[str]:
             f"Nothing is compared with renting: the price book has no cloud with {gpu}; add cloud/NAME/{gpu} "
             "[USD a GPU-hour] to your own prices (money.prices)."
         )
+    if unrated := found.case.cluster.unrated:
+        words.append(
+            f"Energy, space and carbon are without {unrated:,} switch{'es' if unrated > 1 else ''} whose "
+            "power no source gives; `power_max` in your own `catalog` counts it."
+        )
     for run in priced.runs:
         failing = "nothing failing" if run.goodput == 1 else f"training {100 * run.goodput:.1f} % of the time"
         words.append(

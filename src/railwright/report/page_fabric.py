@@ -42,7 +42,7 @@ PART_ROWS: tuple[tuple[str, Callable[[Counts], float | None], Callable[[float], 
     ("switches", lambda c: c.switches, show_count, -1),
     ("cables", lambda c: c.cables, show_count, -1),
     ("optical transceivers", lambda c: c.optics, show_count, -1),
-    ("switch power, at most", lambda c: c.switch_power, show_power, -1),
+    ("switch power, at most", lambda c: None if c.unrated else c.switch_power, show_power, -1),
     ("switches on the longest path", lambda c: c.hops_max, show_count, -1),
     ("bisection, one direction", lambda c: c.bisection if c.servers > 1 else None, show_bit_rate, 1),
 )

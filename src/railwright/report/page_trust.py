@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from railwright.report.figures import job_names, job_of, op_title
+from railwright.report.figures import job_names, job_of, op_title, served_bands
 from railwright.report.markup import Child, Html, join, tag, unbroken
 from railwright.report.page_table import data_table
 from railwright.study.result import Result
@@ -29,7 +29,7 @@ def sources_section(result: Result) -> Html | None:
 
 def error_section(result: Result) -> Html:
     """The bands that measurements should fall in, what each was made of, and the warnings."""
-    rows = [*_steps(result), *_collectives(result)]
+    rows = [*_steps(result), *_collectives(result), *_served(result)]
     parts: list[Html] = []
     if rows:
         caption = "Measured over predicted time: the band that 80 % of measurements are expected in"
@@ -91,6 +91,14 @@ def _collectives(result: Result) -> list[list[Child]]:
     return [
         [f"{op} ({algorithm}), {_range(found)}", band, _soft(made)]
         for (op, algorithm, band, made), found in ordered
+    ]
+
+
+def _served(result: Result) -> list[list[Child]]:
+    """A row for each mean latency of each serving job."""
+    made = _soft("published means of served models (docs/validation.md)")
+    return [
+        [f"mean {what} of {job}", _band(low, high), made] for what, job, low, high in served_bands(result)
     ]
 
 

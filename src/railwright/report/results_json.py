@@ -120,7 +120,7 @@ def _counts(counts: Counts) -> dict[str, Any]:
         "cables_spine_core": counts.spine_core,
         "cables": counts.cables,
         "optics": counts.optics,
-        "switch_power_w": counts.switch_power,
+        "switch_power_w": None if counts.unrated else counts.switch_power,
         "hops_max": counts.hops_max,
         "bisection_bytes_per_s": counts.bisection,
     }

@@ -18,6 +18,7 @@ from railwright.report.figures import (
     letter,
     main_change,
     op_title,
+    served_bands,
     show_band,
     show_effect,
     show_tokens,
@@ -355,7 +356,7 @@ def _rooms(result: Result, console: Console) -> None:
 
 
 def _error(result: Result, console: Console) -> None:
-    """How far off the predictions may be: of each job's step, or else of the curves."""
+    """How far off the predictions may be: of each job's step, or else of the curves; of what users see."""
     _heading(console, "Expected error")
     points = [p for v in result.variants for curve in v.curves for p in curve.points]
     names: dict[tuple[float, float], list[str]] = {}
@@ -364,20 +365,17 @@ def _error(result: Result, console: Console) -> None:
             if (job := job_of(variant, name)) is not None and job.step is not None:
                 names.setdefault((job.step.error_low, job.step.error_high), []).append(name)
                 break
-    if len(names) > 1:
-        for (low, high), jobs in names.items():
-            console.print(Text(_told(f"Step times of {', '.join(jobs)}", low, high)))
-        return
-    if names:
-        subject, (low, high) = "Step times", next(iter(names))
-    elif points:
+    told = [
+        _told(f"Step times of {', '.join(jobs)}" if len(names) > 1 else "Step times", low, high)
+        for (low, high), jobs in names.items()
+    ]
+    if points and not names:
         # Bands differ by size and algorithm; the widest holds for each, and the report lists them.
-        subject = "Collectives, in the widest of their bands"
         low, high = min(p.error_low for p in points), max(p.error_high for p in points)
-    else:
-        console.print(Text("Nothing was predicted, so there is no error to state."))
-        return
-    console.print(Text(_told(subject, low, high)))
+        told.append(_told("Collectives, in the widest of their bands", low, high))
+    told += [_told(f"Mean {what} of {job}", low, high) for what, job, low, high in served_bands(result)]
+    for line in told or ["Nothing was predicted, so there is no error to state."]:
+        console.print(Text(line))
 
 
 def _told(subject: str, low: float, high: float) -> str:

@@ -140,8 +140,9 @@ def _media(
     modules: list[Modules] = []
     span = int(max(fabric.port_a.max(), fabric.port_b.max(), len(fabric.devices(Kind.NIC)))) + 1
     each = _ports_per_cage(fabric, parts, catalog)
-    cage_a, ports_a = _cages(fabric, cable, fabric.a, fabric.port_a, each, span)
-    cage_b, ports_b = _cages(fabric, cable, fabric.b, fabric.port_b, each, span)
+    split = np.where(fabric.kind == Kind.LEAF, fabric.breakout, 1)
+    cage_a, ports_a = _cages(fabric, cable, fabric.a, fabric.port_a, each, split, span)
+    cage_b, ports_b = _cages(fabric, cable, fabric.b, fabric.port_b, each, split, span)
     for speed in np.unique(port).tolist():
         mine = port == speed
         kinds = ladder(parts.media, technology, speed)
@@ -171,13 +172,12 @@ def _modules(kind: CableKind, cages: Whole, ports: Whole) -> list[Modules]:
 
 
 def _ports_per_cage(fabric: Fabric, parts: SiteParts, catalog: Catalog) -> Whole:
-    """Ports behind one cage of every device."""
+    """Ports behind one cage of every device, whole ones where leaves number them in parts."""
     each: Whole = np.ones(fabric.num_devices, np.int64)
     for kind, part in _PARTS.items():
         if part in fabric.parts:
             switch = find(catalog.switches, fabric.parts[part])
-            split = fabric.breakout if kind is Kind.LEAF else 1
-            each[fabric.kind == kind] = max(1, switch.ports * split // switch.cages)
+            each[fabric.kind == kind] = max(1, switch.ports // switch.cages)
     if fabric.num_gpus and (server := parts.machines.get(fabric.parts["server"])) is not None:
         each[fabric.devices(Kind.NIC)] = server.ports_per_cage
     return each
@@ -189,11 +189,15 @@ def _cages(
     end: NDArray[np.int32],
     port: NDArray[np.int32],
     each: Whole,
+    split: Whole,
     span: int,
 ) -> tuple[Whole, Whole]:
-    """Cage at one end of every cable, unlike any other cage of the network, and its ports."""
+    """Cage at one end of every cable, unlike any other cage of the network, and its ports.
+
+    split  parts in which a port of every device is numbered
+    """
     device = end[cable].astype(np.int64)
-    at = port[cable].astype(np.int64) - 1
+    at = (port[cable].astype(np.int64) - 1) // split[device]
     ports = each[device]
     nics = fabric.devices(Kind.NIC)
     # Ports of a server are numbered through its NICs; neighbours share a cage.

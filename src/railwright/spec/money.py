@@ -53,7 +53,9 @@ class Money(Section):
     data: Size = Field(default=0.0, description="data that a cloud keeps for the jobs, e.g. '200 TB'")
     egress: Size = Field(default=0.0, description="data that leaves a cloud every month, e.g. '20 TB'")
     pue: Annotated[float, Field(ge=1, le=3)] | None = Field(
-        default=None, description="power of the site over the machines'; default: the price book's"
+        default=None,
+        description="power of the site over the machines'; default: `site.cooling.pue`, else of the price "
+        "book",
     )
     prices: str | None = Field(
         default=None, description="your own prices (YAML, relative to this file), laid over the shipped book"

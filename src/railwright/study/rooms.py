@@ -108,7 +108,7 @@ def money(
     from railwright.training import simulate
     from railwright.training.sizes import job_gpus
 
-    asked = study.money or Money()
+    asked = _in_its_room(study)
     machine = workshop.machine(study)
     book = price_book(asked.prices)
     bill = quantities(list(networks(study, workshop).items()), workshop.catalog, book)
@@ -123,3 +123,11 @@ def money(
             runs.append(TrainingRun(job.name, step.time_to_train * gpus / 3600, 1.0))
     tokens = [Served(s.name, 3600 * s.tokens_per_second_per_gpu) for s in serving]
     return Priced(found, tuple(runs), tuple(tokens))
+
+
+def _in_its_room(study: Study) -> Money:
+    """The study's money, with the PUE that its site has where it has none of its own."""
+    asked = study.money or Money()
+    if asked.pue is None and study.site is not None:
+        return asked.model_copy(update={"pue": study.site.cooling.pue})
+    return asked

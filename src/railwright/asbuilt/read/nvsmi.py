@@ -18,6 +18,8 @@ _NIC_NAME = re.compile(r"\s*(NIC\d{1,4}):\s*(\S+)\s*$")
 _NUMA = re.compile(r"\d{1,4}")
 _TAIL = re.compile(r"\s*(CPU Affinity|NUMA Affinity|GPU NUMA ID)\s*")
 _OLD = {"SOC": "SYS"}  # before driver 375
+MOST_NVLINKS = 18
+"""Most NVLinks of one GPU: V100 has 6, A100 12, H100 to B300 18 (catalogue, `scale_up_bandwidth`)."""
 
 
 def recognise(dump: Dump) -> bool:
@@ -77,15 +79,20 @@ def parse(dump: Dump) -> HostTopology:
             "the matrix shows no NIC: none is present, or the tool could not see any (run it "
             "outside a container)"
         )
+    nvlink = tuple(tuple(_links(_entry(rows, columns, a, b)) for b in gpus) for a in gpus)
+    into_switches = _into_switches(nvlink)
     return HostTopology(
         source=dump.source("nvidia-smi topo -m"),
         cpus=_cpus(cpus),
         bridges=(),
-        gpus=tuple(Gpu(key=g, name=g, numa=_numa(cpus, g)) for g in gpus),
+        gpus=tuple(
+            Gpu(key=g, name=g, numa=_numa(cpus, g), switch_nvlinks=links)
+            for g, links in zip(gpus, into_switches, strict=True)
+        ),
         nics=tuple(
             Nic(key=n, name=names.get(n, "" if n.startswith("NIC") else n), numa=_numa(cpus, n)) for n in nics
         ),
-        nvlink=tuple(tuple(_links(_entry(rows, columns, a, b)) for b in gpus) for a in gpus),
+        nvlink=nvlink,
         paths=tuple(tuple(_path(_entry(rows, columns, g, n)) for n in nics) for g in gpus),
         notes=tuple(notes),
     )
@@ -99,6 +106,13 @@ def _entry(rows: dict[str, list[str]], columns: list[str], a: str, b: str) -> st
 
 def _links(entry: str) -> int:
     return int(entry[2:]) if entry.startswith("NV") else 0
+
+
+def _into_switches(nvlink: tuple[tuple[int, ...], ...]) -> list[int]:
+    """NVLinks of every GPU into NVSwitches.  Those lead to every peer and stand in the row once for each, so
+    a row adds up to more than a GPU has; 0 for all where no row does: they lead from GPU to GPU."""
+    switched = any(sum(row) > MOST_NVLINKS for row in nvlink)
+    return [max(row) if switched else 0 for row in nvlink]
 
 
 def _path(entry: str) -> PathType:
