@@ -43,7 +43,9 @@ from railwright.measure.vtrain import PACE as SINGLE
 from railwright.measure.vtrain import TRACED
 from railwright.spec.training import Software
 from railwright.training.communication import Prices
-from railwright.training.eras import Pace, era_of, eras, pace_keys, waiting
+from railwright.training.constants import width_of
+from railwright.training.eras import ANY_GPU, Pace, era_of, eras, pace_keys, waiting
+from railwright.training.formats import DTYPES
 from railwright.training.host import cpu_factor
 from railwright.training.offload import layer_copies
 from railwright.training.placement import place
@@ -211,12 +213,13 @@ def _linear(number: int, values: Values, times: Times) -> tuple[float, list[floa
 def _everywhere(
     samples: list[Sample], found: list[tuple[float, list[float]]], at: Mapping[tuple[str, str], Values]
 ) -> dict[tuple[str, str], Values]:
-    """Also the GPUs and generations without a record of that era, and GPUs without a record at all whose CPU
-    is not the usual one."""
+    """Also the GPUs and generations without a record of that era, GPUs without a record at all whose CPU is
+    not the usual one, and ANY_GPU."""
     hosts = {gpu.name: gpu for gpu in load_catalog().gpus.values() if cpu_factor(gpu) > 1.0}
     GENERATIONS.update({name: gpu.generation for name, gpu in hosts.items() if name not in GENERATIONS})
     keys = {s.key for s in samples} | {f"{gpu} {width}" for gpu in hosts for width in ("16-bit", "fp8")}
     keys |= {f"{GENERATIONS[gpu]} {width}" for gpu, width in (key.split(" ") for key in keys)}
+    keys |= {f"{ANY_GPU} {width_of(dtype)}" for dtype in DTYPES}
     wanted = {(str(era), key) for era in eras() for key in keys if era not in SINGLES}
     return mixed(samples, found, at, wanted)
 

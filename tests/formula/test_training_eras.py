@@ -15,7 +15,7 @@ from railwright.spec import load_study_text, override, template
 from railwright.spec.training import Overlap, Software
 from railwright.training import simulate
 from railwright.training.communication import stage_size
-from railwright.training.eras import Pace, era_of, eras, pace_keys, pace_of
+from railwright.training.eras import Pace, era_of, eras, pace_keys, pace_of, paced
 from training_cases import DENSE, job, machine, priced
 
 GPUS = load_catalog().gpus
@@ -61,7 +61,29 @@ def test_a_gpu_has_its_own_factors_or_its_generations() -> None:
     # products of Hopper, launched by Grace
     assert pace_of(wanted, GPUS["gh200"]).gemm == known["hopper 16-bit"].gemm
     assert 1 < pace_of(wanted, GPUS["gh200"]).host < 0.7 * known["hopper 16-bit"].host
-    assert pace_of(wanted, replace(GPUS["h100-sxm"], name="x-1", generation="y")) == Pace()
+
+
+def test_a_gpu_of_a_generation_without_records_has_what_all_gpus_say() -> None:
+    """It ran isolated kernels, faster than any step, and RTX Blackwell had the factors of B200."""
+    wanted = job().model_copy(update={"software": "nemo-2024"})
+    known = eras()["nemo-2024"].pace
+    new = replace(GPUS["h100-sxm"], name="x-1", generation="y")
+    assert pace_keys(GPUS["rtx-5090"], "fp8") == ("rtx-5090 fp8", "blackwell-rtx fp8")
+    for gpu in (new, *map(GPUS.__getitem__, ("l40s", "rtx-pro-6000", "v100-sxm2-32"))):
+        assert pace_of(wanted.model_copy(update={"dtype": "fp16"}), gpu) == known["any 16-bit"]
+    assert known["any 16-bit"].gemm == known["any fp8"].gemm > known["a100 16-bit"].gemm
+    traced = wanted.model_copy(update={"software": "megatron-2021-traced"})
+    assert pace_of(traced, new) == Pace(), "an era of one GPU says nothing of others"
+
+
+def test_kernels_measured_at_the_clock_that_a_gpu_holds_are_no_slower_in_a_step() -> None:
+    pace = replace(ALONE, gemm=1.3, attention=1.4, memory=1.1)
+    for name, slower in (("rtx-4090", 1.0), ("rtx-5090", 1.0), ("rtx-pro-6000", 1.3)):
+        alone = profile_of(GPUS[name])
+        found = paced(alone, pace)
+        assert alone.gemm["bf16"].compute / found.gemm["bf16"].compute == pytest.approx(slower)
+        assert alone.attention["forward"].steady == (slower == 1.0)
+        assert alone.memory.memory / found.memory.memory == pytest.approx(1.1)
 
 
 def test_twice_as_slow_kernels_make_a_step_of_kernels_twice_as_long() -> None:

@@ -53,6 +53,7 @@ class Row:
     softmax  time of a score's softmax over that of its products at head width 128; 0 for the others
     points   (tokens, share of `compute` reached) where a mask cuts tiles, in place of `short`; () for others
     source   where the constants come from
+    steady   measured at the clock that the GPU holds, not at that of a short benchmark
     """
 
     fixed: float
@@ -67,6 +68,7 @@ class Row:
     softmax: float = 0.0
     points: tuple[tuple[float, float], ...] = ()
     sustained: float = inf
+    steady: bool = False
 
     def slowed(self, tokens: int, masked: bool) -> float:
         """Time of attention to so many tokens over that of its products at `compute`."""
@@ -143,6 +145,7 @@ def _profile(name: str, generation: str, flash: str) -> Profile:
             square=value["square"],
             tiny=value["small"],
             sustained=value.get("sustained", inf),
+            steady=own.get("steady", False),
         )
         for dtype, value in own.items()
         if isinstance(value, dict)
@@ -166,6 +169,7 @@ def _profile(name: str, generation: str, flash: str) -> Profile:
             unmasked=row[phase].get("unmasked", row[phase]["short"]),
             softmax=row[phase]["softmax"],
             points=tuple(row[phase].get("points", {}).items()),
+            steady=row.get("steady", False),
         )
         for row in (chosen, *narrow)
         for phase in ("forward", "backward")

@@ -187,10 +187,11 @@ def pace_of(job: TrainingJob, gpu: Gpu, gpus: int | None = None) -> Pace:
 
 
 def pace_alone(job: TrainingJob, gpu: Gpu) -> Pace:
-    """The factors without that wait: the GPU's own, else its generation's, else those of isolated kernels."""
+    """The factors without that wait: the GPU's own, else its generation's, else what all GPUs say of the era;
+    of an era of one GPU, those of isolated kernels."""
     known = era_of(job).pace
     own, kin = pace_keys(gpu, job.dtype)
-    return known.get(own) or known.get(kin) or Pace()
+    return known.get(own) or known.get(kin) or known.get(f"{ANY_GPU} {width_of(job.dtype)}") or Pace()
 
 
 def waiting(pace: Pace, gpus: int) -> Pace:
@@ -206,11 +207,12 @@ def paced(profile: Profile, pace: Pace) -> Profile:
 
     Clocks of multiprocessors fall under load, that of HBM does not: products and attention compute more
     slowly, and those bound by memory, such as weight gradients of experts with few rows, take their isolated
-    time.  So do those bound by what power sustains, whose clock had fallen when they were measured.
+    time.  So do those bound by what power sustains, whose clock had fallen when they were measured, and those
+    of GPUs whose kernels were measured at the clock that they hold (`steady`).
     """
 
     def slower(row: Row, factor: float) -> Row:
-        return replace(row, fixed=row.fixed * factor, compute=row.compute / factor)
+        return row if row.steady else replace(row, fixed=row.fixed * factor, compute=row.compute / factor)
 
     bound = replace(
         profile.memory, fixed=profile.memory.fixed * pace.memory, memory=profile.memory.memory / pace.memory
@@ -263,11 +265,19 @@ LIMITED = ("h100-sxm-96",)
 """Cards with published steps, limited to less power than others of their name: factors of their own."""
 
 
+ANY_GPU = "any"
+"""Key of the factors of GPUs of a generation without a record."""
+
+
 def pace_keys(gpu: Gpu, dtype: str) -> tuple[str, str]:
-    """'h100 fp8' and 'hopper fp8': whose products of that width share factors."""
+    """'h100 fp8' and 'hopper fp8': whose products of that width share factors.
+
+    Blackwell Ultra counts as Blackwell; RTX Blackwell is other silicon at other clocks, and every card of it
+    ('rtx-5090') its own.
+    """
     width = width_of(dtype)
-    own = gpu.name if gpu.name in LIMITED else gpu.name.split("-")[0]
-    return f"{own} {width}", f"{gpu.generation.split('-')[0]} {width}"
+    own = gpu.name if gpu.name in LIMITED or gpu.name.startswith("rtx-") else gpu.name.split("-")[0]
+    return f"{own} {width}", f"{gpu.generation.removesuffix('-ultra')} {width}"
 
 
 @cache
