@@ -12,7 +12,7 @@ from railwright.model.tensor_lists import RECEIVED
 from railwright.spec.training import TrainingJob
 from railwright.training.activations import layers_away, stage_activations, stays_of_head
 from railwright.training.allocator import Requests, Tensor
-from railwright.training.end_activations import OF_HEAD
+from railwright.training.chunked_kept import OF_HEAD
 from railwright.training.moved import Buffer, buffers
 from railwright.training.muon import ITERATION
 from railwright.training.recompute import layers_again
