@@ -57,8 +57,8 @@ torchtitan: zeros in fp32, each chunk's gradient widened and copied into them, a
 Source: torchtitan b5bcd76, components/loss.py, GradAccumulator and ChunkedLossWrapper; PyTorch, FSDP2,
 _fsdp_param.py, accumulate_unsharded_grad_if_needed.
 liger: zeros, into which each chunk's gradient is copied (2, 2 + 2); zeros for that of the weight (2), to
-which each chunk's is added, widened before (2 + 4, 4 + 2 + 2).  Backward both are multiplied by the gradient of the
-loss (2 + 2), which is not 1 where a trainer divides it, as Hugging Face's does.
+which each chunk's is added, widened before (2 + 4, 4 + 2 + 2).  Backward both are multiplied by the gradient
+of the loss (2 + 2), which is not 1 where a trainer divides it, as Hugging Face's does.
 Source: Liger-Kernel ead96b6, ops/fused_linear_cross_entropy.py (since 0.6.2 of August 2025, 2845fe83; before,
 the product added); transformers, loss/loss_utils.py (num_items_in_batch)."""
 
