@@ -85,38 +85,59 @@ def chunk_gradient(job: TrainingJob, chunks: int, weights: float, waits: bool) -
 
 
 def head_in_chunks(job: TrainingJob, arch: Transformer, gradient: float, loss: KeptLoss) -> dict[str, float]:
-    """The parts of `end_activations.head_backward` where a chunk needs most: at its logits, or at its
-    gradient of the head. [byte]
+    """The parts of `end_activations.head_backward` at the fullest of a loss's moments (`_moments`). [byte]
 
     gradient  of the head before it is added, where the states do not count it
     """
-    rows, layout, chunks = tokens_of(job), job.layout, chunks_of(job, arch)
-    share, hidden, columns = max(chunks) / sum(chunks), ELEMENT * arch.hidden, arch.vocab / layout.tensor
-    waits = not gradient and not job.lora
-    held, made = chunk_logits(job, loss), chunk_gradient(job, len(chunks), columns * arch.hidden, waits)
-    kept = inputs_of_head(job, arch) + held.kept * (1 + arch.mtp_layers) * rows * columns
-    chunk = rows * share * columns
-    before = held.next * chunk * (len(chunks) > 1)
-    at_logits = before > made.made
+    rows, layout = tokens_of(job), job.layout
+    moment = max(_moments(job, arch, bool(gradient), loss), key=sum)
     parts = {
-        "logits": kept + held.work * chunk + before * at_logits,
-        "activation gradients": _flowing(job, rows * hidden, share),
+        "logits": inputs_of_head(job, arch) + moment.logits,
+        "activation gradients": moment.flowing,
+        OF_HEAD: moment.weight,
     }
     if layout.tensor > 1 and layout.sequence_parallel:
-        parts["gathered input"] = rows * hidden
-    if of_head := made.stays + made.made * (not at_logits):
-        parts[OF_HEAD] = of_head
-    return parts
+        parts["gathered input"] = rows * ELEMENT * arch.hidden
+    return {name: size for name, size in parts.items() if size or name != OF_HEAD}
 
 
-def _flowing(job: TrainingJob, whole: float, share: float) -> float:
-    """Gradients of the head's input: torchtune's of a chunk; torchtitan's of all in fp32 and of a chunk;
-    Liger's of all and of a chunk. [byte]
+class _Moment(NamedTuple):
+    """Logits and their gradients, gradients of the head's input, gradients of its weight. [byte]"""
 
-    whole  bytes of that input
+    logits: float
+    flowing: float
+    weight: float
+
+
+def _moments(job: TrainingJob, arch: Transformer, alone: bool, loss: KeptLoss) -> list[_Moment]:
+    """A loss's fullest moments: at the logits of the first chunk to run backward, at its gradient of the
+    weight, and at that of the next one.
+
+    alone  the head's gradient is not counted among the states before it is reduced
+
+    What a chunk keeps for its loss has gone when its weight's gradient comes, and so have gradients in fp32:
+    the logits' own, in 16 bits, is left, and with torchtitan the logits, which have their name.
     """
-    of_all = {"torchtune": 0.0, "torchtitan": WIDE / ELEMENT, "liger": 1.0}
-    return whole * (share + of_all[job.chunked_loss or "torchtune"])
+    rows, chunks = tokens_of(job), chunks_of(job, arch)
+    whole, columns = ELEMENT * rows * arch.hidden, arch.vocab / job.layout.tensor
+    share, more = max(chunks) / sum(chunks), len(chunks) > 1
+    held = chunk_logits(job, loss)
+    made = chunk_gradient(job, len(chunks), columns * arch.hidden, not alone and not job.lora)
+    every = held.kept * (1 + arch.mtp_layers) * rows * columns
+    chunk = rows * share * columns
+    if job.chunked_loss == "liger":
+        at_logits = _Moment((held.work + held.next * more) * chunk, whole, made.stays)
+        return [at_logits, _Moment(held.work * chunk, whole, made.stays + made.made)]
+    if job.chunked_loss == "torchtitan":
+        at_logits = _Moment(held.work * chunk, 2 * whole, made.stays)
+        named = 2 * ELEMENT * chunk
+        return [at_logits, _Moment(named, (2 + share) * whole, made.stays + made.made)]
+    at_logits = _Moment(every + held.work * chunk, 0.0, 0.0)
+    left, own = every - held.kept * chunk, ELEMENT * chunk
+    first = _Moment(left + own, share * whole, made.made)
+    if not more:
+        return [at_logits, first]
+    return [at_logits, first, _Moment(left - held.kept * chunk + own, 2 * share * whole, sum(made))]
 
 
 def inputs_of_head(job: TrainingJob, arch: Transformer) -> float:

@@ -94,12 +94,18 @@ class ChunkedHead:
 
     def _graph(self, memory: Memory, flight: Flight) -> Tensor:
         """The chunks' backward passes, last one first, and the gradient of the head's input."""
-        stays, found = _pieces(memory, self.gradient.stays, self.gradient.stays), []
+        found: list[Tensor] = []
+        stays: list[Tensor] = []
         for share, kept in reversed([*zip(self.rows, self.kept.pop(flight), strict=True)]):
-            beside = _pieces(memory, self.held.work * share * self.logits, share * self.logits)
+            logits = share * self.logits
+            beside = _pieces(memory, (self.held.work - ELEMENT) * logits, logits)
+            own = memory.take(ELEMENT * logits)
+            _give(memory, [*beside, kept])
             found.append(memory.take(share * self.whole))
             made = _pieces(memory, self.gradient.made, self.gradient.made)
-            _give(memory, [*beside, kept, *made])
+            if self.gradient.stays and not stays:
+                stays, made = made, []
+            _give(memory, [own, *made])
         joined = memory.take(self.whole)
         _give(memory, [*found, *stays])
         return joined
@@ -121,10 +127,13 @@ class ChunkedHead:
             logits = share * self.logits
             first = memory.take(ELEMENT * logits)
             _give(memory, before)
-            beside = _pieces(memory, (self.held.work - ELEMENT) * logits, logits)
+            beside = _pieces(memory, (self.held.work - 2 * ELEMENT) * logits, logits)
+            # Liger's kernel writes the gradient over the logits
+            own = [memory.take(ELEMENT * logits)] if self.held.work > ELEMENT else []
+            _give(memory, beside)
             flowing = memory.take(share * self.whole)
             made = _pieces(memory, self.gradient.made, self.gradient.made)
-            _give(memory, [*beside, flowing, *made])
+            _give(memory, [*own, flowing, *made])
             before = [first]
         _give(memory, [*before, *stays])
 
