@@ -46,7 +46,7 @@ class Around:
 AROUND: dict[ChunkedLoss, Around] = {
     "torchtune": Around(forward=4.0, backward=12.0, summed=6.0, at_once=False),
     "torchtitan": Around(forward=24.0, summed=10.0),
-    "liger": Around(forward=6.0, backward=4.0, first=16.0, summed=14.0, scaled=4.0, written=True),
+    "liger": Around(forward=6.0, backward=4.0, first=4.0, summed=2.0, scaled=4.0, written=True),
 }
 """torchtune: rows that have a label are copied (2 + 2); backward the chunks' gradients are joined (2 + 2),
 zeros made (2) and the rows added to them (2 + 2 + 2), and autograd adds each chunk's gradient of the weight
@@ -57,10 +57,12 @@ torchtitan: zeros in fp32, each chunk's gradient widened and copied into them, a
 Source: torchtitan b5bcd76, components/loss.py, GradAccumulator and ChunkedLossWrapper; PyTorch, FSDP2,
 _fsdp_param.py, accumulate_unsharded_grad_if_needed.
 liger: zeros, into which each chunk's gradient is copied (2, 2 + 2); zeros for that of the weight (2), to
-which each chunk's is added, widened before (2 + 4, 4 + 2 + 2).  Backward both are multiplied by the gradient
-of the loss (2 + 2), which is not 1 where a trainer divides it, as Hugging Face's does.
-Source: Liger-Kernel ead96b6, ops/fused_linear_cross_entropy.py (since 0.6.2 of August 2025, 2845fe83; before,
-the product added); transformers, loss/loss_utils.py (num_items_in_batch)."""
+which the product of each chunk adds (2 more to read).  Backward both are multiplied by the gradient of the
+loss (2 + 2), which is not 1 where a trainer divides it, as Hugging Face's does.
+Source: Liger-Kernel ead96b6, ops/fused_linear_cross_entropy.py, and pull request 1454 of September 2026,
+since which the product adds again, as it did up to 2845fe83 of July 2025: in between it wrote 16 bits, which
+were widened and added, 14 bytes a weight and chunk instead of 2; transformers, loss/loss_utils.py
+(num_items_in_batch)."""
 
 
 def chunk_rows(how: ChunkedLoss, rows: int, chunks: int | None, vocab: int, hidden: int) -> tuple[int, ...]:

@@ -20,9 +20,6 @@ from railwright.training.sizes import sequence_ranks, tokens_of
 OF_HEAD = "gradient of the head"
 """The part that its backward pass makes."""
 
-WIDE = 4.0
-"""Bytes of an element in fp32."""
-
 
 class ChunkLogits(NamedTuple):
     """Bytes of one logit: `kept` of every chunk until its backward pass, `work` beside that of the chunk at
@@ -68,13 +65,13 @@ def chunk_gradient(job: TrainingJob, chunks: int, weights: float, waits: bool) -
     torchtune: autograd adds the 16 bits of one chunk to those of others before the gradient is handed on.
     torchtitan: FSDP adds them to a sum of the type that is reduced, which is counted; without FSDP to the
     gradient itself.
-    Liger: 16 bits for all chunks; the product's of one, and those again in fp32.
+    Liger: 16 bits, to which the products add.
     """
     if job.lora:
         return ChunkGradient(0.0, 0.0)
     one, counted = ELEMENT * weights, gradient_bytes(job) * weights if waits else 0.0
     if job.chunked_loss == "liger":
-        stays, made = one, one + WIDE * weights
+        stays, made = one, 0.0
     elif chunks == 1:
         return ChunkGradient(0.0, 0.0 if waits else one)
     elif job.chunked_loss == "torchtune":
@@ -126,8 +123,7 @@ def _moments(job: TrainingJob, arch: Transformer, alone: bool, loss: KeptLoss) -
     every = held.kept * (1 + arch.mtp_layers) * rows * columns
     chunk = rows * share * columns
     if job.chunked_loss == "liger":
-        at_logits = _Moment((held.work + held.next * more) * chunk, whole, made.stays)
-        return [at_logits, _Moment(held.work * chunk, whole, made.stays + made.made)]
+        return [_Moment((held.work + held.next * more) * chunk, whole, made.stays)]
     if job.chunked_loss == "torchtitan":
         at_logits = _Moment(held.work * chunk, 2 * whole, made.stays)
         named = 2 * ELEMENT * chunk

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from railwright.errors import PlanError
 from railwright.model.architecture import Transformer
-from railwright.model.loss_chunks import CHUNKS, chunk_rows, in_chunks
+from railwright.model.loss_chunks import CHUNKS, ChunkedLoss, chunk_rows, in_chunks
 from railwright.model.operators import LayerOperators
 from railwright.spec.training import TrainingJob
 from railwright.training.eras import era_of
@@ -16,6 +16,13 @@ RUN_BY = {
     "liger": ("pytorch", "torchtitan", "deepspeed"),
 }
 """Frameworks of eras (`Era.framework`) that stand for software with each loss."""
+
+OFFERED: dict[str, tuple[ChunkedLoss, ...]] = {
+    "torchtitan": ("torchtitan",),
+    "pytorch": ("liger", "torchtune"),
+    "deepspeed": ("liger",),
+}
+"""Of each framework those that a job which does not fit is told of, in this order."""
 
 SOFTWARE = {
     "torchtune": "fsdp-2025 (with torch.compile) or fsdp-2024-eager",
@@ -35,6 +42,12 @@ def with_chunks(operators: LayerOperators, job: TrainingJob, arch: Transformer) 
     """The operators of a job's head as its loss runs them."""
     rows = chunks_of(job, arch)
     return in_chunks(operators, job.chunked_loss, rows) if job.chunked_loss else operators
+
+
+def chunks_told(job: TrainingJob) -> str:
+    """How a study says it."""
+    count = f", loss_chunks: {job.loss_chunks}" if job.loss_chunks else ""
+    return f"chunked_loss: {job.chunked_loss}{count}"
 
 
 def check_loss(job: TrainingJob) -> None:
