@@ -84,7 +84,8 @@ def doubts(job: TrainingJob, arch: Transformer, count: int) -> list[str]:
 def _of_modules(job: TrainingJob) -> list[str]:
     """What software is given to run that has no layers of its own."""
     told = {"norm", "activation", "rotary"} & set(job.unfused)
-    if told or era_of(job).framework not in ("deepspeed", "pytorch"):
+    given = told or job.chunked_loss == "liger"
+    if given or era_of(job).framework not in ("deepspeed", "pytorch"):
         return []
     return [
         f"software {job.software} runs the modules it is given, whose norms, activations and rotary "
