@@ -1,6 +1,8 @@
 """Liger Kernel's own measurements of its FusedLinearCrossEntropy, on A100; nothing was fitted to them.
 
-The rules were read in its source and committed before they were held beside these.
+They are of release 0.4.2, whose products add the gradient of the weight, as those of September 2026 do again.
+The rules were first those of the releases in between, twice as long at 4,096 rows; they were changed for what
+pull request 1454 says of today's, after these figures had been seen.
 """
 
 from __future__ import annotations
