@@ -139,6 +139,7 @@ def job_of(run: Run) -> TrainingJob:
         dtype=dtype,  # type: ignore[arg-type]
         layout=Layout(zero=3 if run.sharded else 0, recompute="full"),
         software="fsdp-2024" if compiled else "fsdp-2024-eager",
+        chunked_loss="torchtune" if compiled else None,
         unfused=() if compiled else ("rotary", "norm", "activation"),
         lora=Lora(rank=rank, targets=targets, dropout=dropout, frozen_dtype=frozen),  # type: ignore[arg-type]
     )

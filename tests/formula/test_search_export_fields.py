@@ -39,6 +39,9 @@ FIELDS: list[tuple[str, dict[str, object], object]] = [
     ("master", {}, "remainder"),
     ("gradient_dtype", {}, "bf16"),
     ("lora", {}, Lora(rank=8)),
+    ("chunked_loss", {"software": "fsdp-2025"}, "torchtitan"),
+    ("chunked_loss", {"software": "fsdp-2025"}, "liger"),
+    ("loss_chunks", {"software": "fsdp-2025", "chunked_loss": "torchtitan"}, 4),
     ("data", {}, Data(workers=4)),
     ("data", {}, Data(prepare="10 ms")),
     ("expert_imbalance", {}, 1.25),
@@ -131,7 +134,7 @@ def test_an_exported_study_is_the_same_job(tmp_path: Path) -> None:
             "sample_length": 256, "optimizer": "muon", "muon": Muon(steps=10),
             "dispatch_dtype": "fp8", "activation_input_dtype": "fp8",
             "servers": (1, 0), "software": "nemo-2024", "tokens": 1234567890123.0,
-                "unfused": ("router",),
+                "unfused": ("router",), "chunked_loss": "liger", "loss_chunks": 4,
         }
     )  # fmt: skip
     defaults = {k: f.default for k, f in TrainingJob.model_fields.items() if not f.is_required()}

@@ -103,15 +103,31 @@ def test_peaks(gpu: str, software: str, gib: dict[str, float], errors: tuple[flo
 
 
 @pytest.mark.parametrize(
-    ("model", "sequences", "gib", "error"),
-    [("llama3-8b", 32, 174.49, 0.16), ("qwen3-8b", 16, 112.88, 0.12)],
+    ("model", "sequences", "gib", "errors"),
+    [
+        ("llama3-8b", 32, 174.49, {"fsdp-2025": 0.018, "fsdp-2024": 0.062}),
+        ("qwen3-8b", 16, 112.88, {"fsdp-2025": -0.010, "fsdp-2024": 0.031}),
+    ],
 )
-def test_peaks_of_2026_whose_loss_is_in_pieces(model: str, sequences: int, gib: float, error: float) -> None:
-    """torchtitan 73aed7f6 on four GPUs, 2,048 tokens a sequence (components/quantization/nvfp4.md): its loss
-    takes the logits piece by piece, which is not modelled."""
-    wanted = run("bf16", "fsdp-2025").model_copy(
-        update={"gpus": 4, "sequence": 2048, "micro_batch": sequences, "global_batch": 4 * sequences}
-    )
-    found = cached(wanted, load_model(model), published_machine("B200", 8, None).network.fabric, 0)
-    assert found is not None
-    assert found.reserved / GIB / gib - 1 == pytest.approx(error, abs=0.01)
+def test_peaks_of_2026_whose_loss_is_in_chunks(
+    model: str, sequences: int, gib: float, errors: dict[str, float]
+) -> None:
+    """torchtitan 73aed7f6 on four GPUs, 2,048 tokens a sequence (components/quantization/nvfp4.md): with all
+    logits at once they were 16 and 12 % too high.
+
+    The configurations beside it compile the layers and not the loss (components=["model"]), which is what
+    fsdp-2024 stands for; whether those two runs did the page does not say.
+    """
+    for software, error in errors.items():
+        wanted = run("bf16", software).model_copy(
+            update={
+                "gpus": 4,
+                "sequence": 2048,
+                "micro_batch": sequences,
+                "global_batch": 4 * sequences,
+                "chunked_loss": "torchtitan",
+            }
+        )
+        found = cached(wanted, load_model(model), published_machine("B200", 8, None).network.fabric, 0)
+        assert found is not None
+        assert found.reserved / GIB / gib - 1 == pytest.approx(error, abs=0.005)

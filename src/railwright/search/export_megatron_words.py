@@ -22,6 +22,7 @@ from railwright.search.export_shape import has_biases
 from railwright.search.one_mlp import apart
 from railwright.search.placed import placed_by
 from railwright.spec.training import TrainingJob
+from railwright.training.chunked_loss import chunks_told
 from railwright.training.formats import amax_over, scales_at_once
 from railwright.training.graphs import graphed, ungraphed
 from railwright.training.nf4 import is_nf4
@@ -87,6 +88,11 @@ def unsaid(job: TrainingJob, arch: Transformer, hosts: Hosts) -> list[str]:
             "offloaded activations: Megatron's cpu_offloading allows no pipeline and no recomputation; since "
             "core 0.16 inputs of named modules go to the host beside them "
             "(fine_grained_activation_offloading, offload_modules), which is not predicted"
+        )
+    if job.chunked_loss:
+        found.append(
+            f"head and loss in chunks ({chunks_told(job)}): Megatron's main branch has no such loss, its dev "
+            "branch another (--cross-entropy-fusion-impl linear, on Blackwell)"
         )
     if is_nf4(job):
         found.append(

@@ -12,10 +12,12 @@ from typing import Any
 
 from railwright.model.architecture import Transformer
 from railwright.model.eager import Loss
+from railwright.model.loss_chunks import CHUNKS
 from railwright.search.dispatcher import Hosts, backend, router_groups, sends_one_copy, unequal
 from railwright.search.placed import placed_by
 from railwright.spec.dataset import Data
 from railwright.spec.training import Layout, TrainingJob
+from railwright.training.chunked_loss import chunks_told
 from railwright.training.eras import loss_of
 from railwright.training.formats import amax_over
 from railwright.training.nf4 import is_nf4
@@ -310,6 +312,8 @@ def _unset(job: TrainingJob, arch: Transformer) -> list[str]:
     if job.lora:
         four = ", beside frozen weights in 4 bits" if is_nf4(job) else ""
         found.append(f"adapters of rank {job.lora.rank} (lora){four}: torchtitan trains all weights")
+    if job.chunked_loss:
+        found.append(f"head and loss in chunks ({chunks_told(job)}): this version takes all logits at once")
     if job.expert_capacity is not None and arch.is_moe:
         found.append(f"expert capacity of {job.expert_capacity:g}: torchtitan drops no token")
     if job.cuda_graphs:
@@ -334,7 +338,7 @@ def _of_later(job: TrainingJob, arch: Transformer) -> list[str]:
 
     Source: torchtitan 0.3.0 (2026-09), config/configs.py, distributed/parallel_dims.py (experts borrow ranks
     of tensor parallelism), models/common/decoder_sharding.py (keys and values are gathered), trainer.py
-    (_validate_cuda_graphs), components/lora.py, optimizer/optimizer.py, quantization/nvfp4.py and
+    (_validate_cuda_graphs), components/loss.py and lora.py, optimizer/optimizer.py, quantization/nvfp4.py and
     models/deepseek_v3/mtp.py.
     """
     layout = job.layout
@@ -344,6 +348,9 @@ def _of_later(job: TrainingJob, arch: Transformer) -> list[str]:
         "NVFP4": job.dtype == "nvfp4",
         "multi-token prediction, of deepseek_v3": arch.mtp_layers > 0,
         "tensor parallelism without sequence parallelism": layout.tensor > 1 and not layout.sequence_parallel,
+        f"the loss in chunks, ChunkedLossWrapper.Config(num_chunks={job.loss_chunks or CHUNKS})": (
+            job.chunked_loss == "torchtitan"
+        ),
         "CUDA graphs of the step": "step" in job.cuda_graphs and layout.pipeline == 1,
     }
     gone = {

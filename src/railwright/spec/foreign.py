@@ -54,7 +54,11 @@ FIELDS: Mapping[str, Mapping[str, str]] = {
             "overlap_comm": "write overlap: {dp: true}, or false",
             "offload_optimizer": "write layout: {offload: [optimizer]}",
             "offload_param": "write layout: {offload: [weights]}, which takes the optimizer along",
-            "liger use_liger_kernel": "leave 'unfused' out; without Liger it is [rotary, norm, activation]",
+            "liger use_liger_kernel": "write chunked_loss: liger, and leave 'unfused' out; without Liger it "
+            "is [rotary, norm, activation]",
+            "loss loss_fn fused_linear_cross_entropy cut_cross_entropy": "write 'chunked_loss' where "
+            "the loss takes the head's product in chunks (liger, torchtitan, torchtune); else leave it out",
+            "num_chunks num_output_chunks": "write 'loss_chunks', beside 'chunked_loss'",
             "qlora load_in_4bit quantization quantize": "write 'lora', with 'frozen_dtype: nf4' in it",
         }
     ),

@@ -278,6 +278,19 @@ class TrainingJob(Section):
         "(RMSNorm as in those), activation (gated, as there; Megatron's --no-bias-swiglu-fusion; squared "
         "ReLU as in NeMo 2)",
     )
+    chunked_loss: Literal["torchtune", "torchtitan", "liger"] | None = Field(
+        default=None,
+        description="whose loss takes the head's product too, in chunks of tokens, so that never all logits "
+        "are there: torchtune (LinearCrossEntropyLoss, whose chunks keep theirs for the backward pass), "
+        "torchtitan (ChunkedLossWrapper, its default since April 2026; a chunk runs forward and backward at "
+        "once) or liger (Liger Kernel's FusedLinearCrossEntropy: use_liger_kernel in Hugging Face's Trainer, "
+        "LLaMA-Factory and Axolotl; so too); default: all logits at once",
+    )
+    loss_chunks: Annotated[int, Field(gt=0)] | None = Field(
+        default=None,
+        description="chunked_loss torchtune and torchtitan: how many chunks (num_output_chunks, num_chunks); "
+        "default: 8. Liger's follow from vocabulary and hidden size",
+    )
     launch_blocking: bool = Field(
         default=False,
         description="CUDA_LAUNCH_BLOCKING=1: the host waits for every kernel before it launches the next, so "

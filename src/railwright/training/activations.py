@@ -17,6 +17,7 @@ from railwright.model.sparse_kept import index_logits
 from railwright.model.tensor_lists import BEFORE_EXCHANGE, NARROW_OUTPUT, STORED
 from railwright.spec.training import TrainingJob
 from railwright.training.chunk_activations import AGAIN, OUTPUT_AGAIN, Kept, chunk_kept, layer_at_work
+from railwright.training.chunked_kept import OF_HEAD
 from railwright.training.constants import constant
 from railwright.training.cut import cut_in_memory
 from railwright.training.deepspeed import (
@@ -28,7 +29,6 @@ from railwright.training.deepspeed import (
     sent_kept,
 )
 from railwright.training.end_activations import (
-    OF_HEAD,
     embedding_kept,
     head_backward,
     head_waiting,

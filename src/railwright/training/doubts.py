@@ -84,7 +84,8 @@ def doubts(job: TrainingJob, arch: Transformer, count: int) -> list[str]:
 def _of_modules(job: TrainingJob) -> list[str]:
     """What software is given to run that has no layers of its own."""
     told = {"norm", "activation", "rotary"} & set(job.unfused)
-    if told or era_of(job).framework not in ("deepspeed", "pytorch"):
+    given = told or job.chunked_loss == "liger"
+    if given or era_of(job).framework not in ("deepspeed", "pytorch"):
         return []
     return [
         f"software {job.software} runs the modules it is given, whose norms, activations and rotary "
@@ -173,6 +174,13 @@ def _idle_unfused(job: TrainingJob, arch: Transformer) -> list[str]:
             f"unfused loss does nothing with software {job.software}, which has no fused cross-entropy "
             "(cross_entropy_loss_fusion, flash-attn's) to leave out."
         )
+    if job.loss_chunks is not None and job.chunked_loss in (None, "liger"):
+        why = (
+            "Liger's follow from vocabulary and hidden size"
+            if job.chunked_loss
+            else "chunked_loss is not set"
+        )
+        found.append(f"loss_chunks does nothing: {why}.")
     compiled = [part for part in job.unfused if part not in eager_parts(job)]
     found += [
         f"unfused {part} does nothing with software {job.software}, whose layers are compiled."

@@ -9,14 +9,12 @@ from railwright.model.kernels import ELEMENT
 from railwright.model.logits import WAITING_LOGIT_BYTES, KeptLoss
 from railwright.model.norms import more_by_norm
 from railwright.spec.training import TrainingJob
-from railwright.training.eras import eager_parts, era_of, unfuses_loss
+from railwright.training.chunked_kept import OF_HEAD, head_in_chunks, waiting_in_chunks
+from railwright.training.eras import compiles_chunks, eager_parts, era_of, unfuses_loss
 from railwright.training.sizes import sequence_ranks, tokens_of
 
 CUT: dict[KeptLoss, KeptLoss] = {"eager": "eager, cut", "compiled": "compiled, cut"}
 """What PyTorch's losses are over tensor ranks (torchtitan's loss_parallel, on unless it is switched off)."""
-
-OF_HEAD = "gradient of the head"
-"""The part that its backward pass makes."""
 
 
 def embedding_kept(job: TrainingJob, arch: Transformer) -> tuple[float, ...]:
@@ -42,7 +40,9 @@ def joined_kept(job: TrainingJob, arch: Transformer) -> float:
 def head_backward(job: TrainingJob, arch: Transformer, gradient: float) -> dict[str, float]:
     """The head's backward pass: logits and their gradient, its gathered input, and its weight's gradient
     before it is added to the main one. [byte]"""
-    layout, rows, loss = job.layout, tokens_of(job), _loss(job)
+    layout, rows, loss = job.layout, tokens_of(job), loss_kept(job)
+    if job.chunked_loss:
+        return head_in_chunks(job, arch, gradient, loss)
     logits = head_activation_bytes(
         arch,
         rows,
@@ -67,13 +67,15 @@ def head_backward(job: TrainingJob, arch: Transformer, gradient: float) -> dict[
 
 def head_waiting(job: TrainingJob, arch: Transformer) -> float:
     """The inputs of final norm and head, and what the loss keeps (WAITING_LOGIT_BYTES). [byte]"""
+    if job.chunked_loss:
+        return waiting_in_chunks(job, arch, loss_kept(job))
     layout, rows = job.layout, tokens_of(job)
-    logits = WAITING_LOGIT_BYTES[_loss(job)] * arch.vocab / layout.tensor
+    logits = WAITING_LOGIT_BYTES[loss_kept(job)] * arch.vocab / layout.tensor
     inputs = (2 + more_by_norm(arch, eager_parts(job))) * ELEMENT * arch.hidden / sequence_ranks(job)
     return rows * (1 + arch.mtp_layers) * (inputs + logits)
 
 
-def _loss(job: TrainingJob) -> KeptLoss:
+def loss_kept(job: TrainingJob) -> KeptLoss:
     """What a job's loss keeps of the logits.
 
     Transformer Engine's keeps them in 16 bits and writes their gradient in place (Megatron-Bridge,
@@ -82,7 +84,7 @@ def _loss(job: TrainingJob) -> KeptLoss:
     as much (flash-attn's kernel: logits and their gradient in 16 bits).
     """
     era = era_of(job)
-    kept = era.kept_loss
+    kept = "compiled" if compiles_chunks(job) else era.kept_loss
     if unfuses_loss(job):
         kept = "unfused" if era.framework == "megatron" else "eager"
     return CUT.get(kept, kept) if job.layout.tensor > 1 else kept

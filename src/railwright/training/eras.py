@@ -226,12 +226,29 @@ def paced(profile: Profile, pace: Pace) -> Profile:
 
 
 def loss_of(job: TrainingJob) -> Loss:
-    """How a job's cross-entropy passes over the logits; PyTorch's has other kernels over tensor ranks."""
+    """How a job's cross-entropy passes over the logits; PyTorch's has other kernels over tensor ranks.
+
+    Liger's kernel is the one that Transformer Engine's was made from.
+    """
     era = era_of(job)
+    if job.chunked_loss == "liger":
+        return "fused"
+    if compiles_chunks(job):
+        return "compiled"
     if unfuses_loss(job) and era.framework == "megatron":
         return "eager"
     loss: Loss = "torch" if unfuses_loss(job) else era.loss
     return "torch, cut" if loss == "torch" and job.layout.tensor > 1 else loss
+
+
+def compiles_chunks(job: TrainingJob) -> bool:
+    """Whether a job's loss is torchtune's in chunks, which torch.compile takes whenever it takes the layers,
+    but not over tensor ranks.
+
+    Source: torchtune bd2a0fc, recipes/lora_finetune_distributed.py (compile_loss where `compile` is set),
+    modules/loss/cross_entropy_loss.py (apply_compile_strategy).
+    """
+    return job.chunked_loss == "torchtune" and era_of(job).launcher == "inductor" and job.layout.tensor == 1
 
 
 def unfuses_loss(job: TrainingJob) -> bool:

@@ -13,6 +13,7 @@ from railwright.fabric.graph import Fabric
 from railwright.model.architecture import Transformer
 from railwright.spec.training import Layout, TrainingJob
 from railwright.training.cached import is_held, reserved
+from railwright.training.chunked_loss import OFFERED, check_loss
 from railwright.training.eras import era_of
 from railwright.training.formats import has_fp32_shards
 from railwright.training.host_memory import fits_host
@@ -89,6 +90,7 @@ def check_memory(
         + _help(job, arch, Room(fabric, capacity, server, uncarried))
         + _frozen(job, arch, fabric, capacity)
         + _native(job, arch, memory)
+        + _chunked(job, arch, fabric, capacity)
     )
 
 
@@ -134,6 +136,24 @@ def _native(job: TrainingJob, arch: Transformer, memory: Memory) -> str:
         "told otherwise; with --fp4-param-gather (since April 2026), which is not modelled, the fullest GPU "
         f"would hold {total / GIB:.1f} GiB."
     )
+
+
+def _chunked(job: TrainingJob, arch: Transformer, fabric: Fabric, capacity: float) -> str:
+    """That a job would fit with a loss in chunks that its software has; '' where it would not, or has one."""
+    if job.chunked_loss:
+        return ""
+    for how in OFFERED.get(era_of(job).framework, ()):
+        other = job.model_copy(update={"chunked_loss": how})
+        try:
+            check_loss(other)
+        except PlanError:
+            continue
+        if (total := peak_memory(other, arch, fabric, capacity).total) <= capacity:
+            return (
+                f" With chunked_loss: {how}, under which never all logits are there, the fullest GPU would "
+                f"hold {total / GIB:.1f} GiB."
+            )
+    return ""
 
 
 def _help(job: TrainingJob, arch: Transformer, room: Room) -> str:

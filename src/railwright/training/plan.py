@@ -10,6 +10,7 @@ from railwright.fabric.graph import Fabric
 from railwright.model.architecture import Transformer
 from railwright.spec.training import TrainingJob
 from railwright.training.blockwise import check_dispatch
+from railwright.training.chunked_loss import check_loss
 from railwright.training.divisors import divisors, working
 from railwright.training.experts import check_experts
 from railwright.training.formats import check_formats
@@ -129,6 +130,7 @@ CHECKS = (
         ("overlap",),
     ),
     _check("formats", lambda job, *_: check_formats(job)),
+    _check("loss", lambda job, *_: check_loss(job), reads=("micro_batch",)),
     _check("attention", lambda job, arch, fabric: check_attention(job, arch, fabric.generation), "formats"),
     _check("stored", lambda job, arch, _: check_stored(job, arch)),
     _check("optimizer", lambda job, *_: check_optimizer(job), reads=("zero", "offload")),

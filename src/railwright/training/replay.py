@@ -12,10 +12,11 @@ from railwright.model.tensor_lists import RECEIVED
 from railwright.spec.training import TrainingJob
 from railwright.training.activations import layers_away, stage_activations, stays_of_head
 from railwright.training.allocator import Requests, Tensor
-from railwright.training.end_activations import OF_HEAD
+from railwright.training.chunked_kept import OF_HEAD
 from railwright.training.moved import Buffer, buffers
 from railwright.training.muon import ITERATION
 from railwright.training.recompute import layers_again
+from railwright.training.replay_chunks import ChunkedHead
 from railwright.training.route import Chunk, Unit
 from railwright.training.schedule import in_pairs
 from railwright.training.sizes import sequence_ranks, tokens_of
@@ -82,6 +83,8 @@ class Replay:
         self.split = sequence_ranks(job)
         self.rows = tokens_of(job)
         self.full = ELEMENT * self.rows * self.arch.hidden
+        waits = unit_waits(job, self.states)
+        self.chunked = ChunkedHead.of(job, self.arch, waits) if job.chunked_loss else None
         self.made = self._weights()
         self.weights = [weight for _, _, weight in self.made]
         self.flights: dict[tuple[int, int], Flight] = {}
@@ -236,6 +239,9 @@ class Replay:
         if not self.shape.chunks[unit.chunk].head:
             self.left(output, flight)
             return
+        if self.chunked:
+            flight.more += self.chunked.forward(self.memory, output, (unit.chunk, unit.microbatch))
+            return
         part = self.full / self.split
         flight.more += [output, self.take(part)]
         if self.split > 1:
@@ -270,6 +276,9 @@ class Replay:
         if not self.shape.chunks[unit.chunk].head:
             return self.returned(self.flights[unit.chunk, unit.microbatch])
         flight, parts = self.flights[unit.chunk, unit.microbatch], self.tensors.head_backward
+        if self.chunked:
+            more, flight.more = flight.more, []
+            return self.chunked.backward(self.memory, more, (unit.chunk, unit.microbatch))
         beside, flowing = self.loss(), self.take(self.full)
         self.once(parts.get("gathered input", 0.0))
         if not stays_of_head(self.job, self.tensors):

@@ -14,6 +14,7 @@ from railwright.model.pattern import Layer, is_routed, kinds_present
 from railwright.spec.training import TrainingJob
 from railwright.training.blocks import RECOMPUTED, Blocks
 from railwright.training.chain import BEFORE, Chain, take_turns, woven
+from railwright.training.chunked_loss import with_chunks
 from railwright.training.communication import Prices
 from railwright.training.constants import constant
 from railwright.training.copies import FROM_HOST, TO_HOST, copied_both, copy_tasks
@@ -102,6 +103,7 @@ class Work:
             ends = [summing_gradients(end) for end in ends]
         elif era.zero_engine:
             ends = [with_sent_gradients(end, job, arch.hidden) for end in ends]
+        ends[1] = with_chunks(ends[1], job, arch)
         self._embedding, self._head = (costs(end, kernel_time) for end in ends)
 
     def forward(self, chunk: Chunk) -> list[Task]:
