@@ -163,7 +163,7 @@ CHUNKED = [0.08, 0.07, -0.02, 0.31]
 """Errors with torchtune's loss in chunks; with all logits at once they were 0.38, 0.71, 0.15 and 0.35."""
 
 
-@pytest.mark.parametrize(("run", "error"), zip(TORCHTUNE, CHUNKED, strict=True))
+@pytest.mark.parametrize(("run", "error"), [*zip(TORCHTUNE, CHUNKED, strict=True)])
 def test_torchtunes_memory(run: Run, error: float, predicted: Predicted) -> None:
     """Its recipes of that commit take CEWithChunkedOutputLoss, of eight chunks, which torch.compile takes
     with the layers; that of 405B has batches of 1 where the table says 2."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from operator import attrgetter
 
 from railwright.training.breakdown import spent
 from railwright.training.endings import Ending
@@ -17,6 +18,8 @@ from railwright.training.timeline import MERGED, Event, Share, Timeline
 
 MAX_EVENTS = 20_000
 """Events of passes a timeline carries, unless more are asked for; beyond it passes are whole."""
+
+_ORDER = attrgetter("start", "end", "lane")
 
 PER_PASS = 4
 """Events around what is inside a pass: itself, the two waits before it, its send."""
@@ -67,7 +70,7 @@ def timeline(
             passes = [one for _, _, one in stage.passes[here]]
             own.append(_merged(rank, passes, placed[rank][here], overlapped_sends, told=ends > 0))
         own += [_event(rank, s, 0.0, (), None) for s in stage.dp_spans]
-        own.sort(key=lambda e: (e.start, e.end, e.lane))
+        own.sort(key=_ORDER)
         events += own
     return Timeline(tuple(e for e in events if e.end > e.start), span, coarse)
 
