@@ -94,16 +94,45 @@ def test_a_director_drawn_as_its_modules_is_bought_as_one():
     assert len(rows(export.render(f, "netbox")["cables.csv"])) == pulled
 
 
+def inband(servers: int, node_leaf: str = "10 m"):
+    """Ports of 25 Gb/s, four to a port of a SN4600C, as 40 servers' management has them."""
+    cluster = Cluster(
+        servers=servers,
+        server="dgx-h100",
+        compute=ComputeNetwork(switch="qm9700", family="fat-tree"),
+        inband=ServiceNetwork(
+            switch="sn4600c", family="fat-tree", tiers=2, breakout=4, lengths={"node_leaf": node_leaf}
+        ),
+    )
+    return build_networks(cluster, SHIPPED)["inband"]
+
+
+def cables(f) -> dict[str, int]:
+    """Cables of the bill of materials."""
+    bill = rows(export.render(f, "bom")["bom.csv"])
+    return {r["part"]: int(r["quantity"]) for r in bill if r["item"] in ("cable", "breakout cable")}
+
+
+def test_legs_of_a_breakout_cable_are_bought_and_counted_as_one_cable():
+    """41 ports of 25 Gb/s take 11 ports of 100 Gb/s: 11 cables, the last with three legs that hang free.
+    In fibre an end at every NIC, one in every port and two of each of 11 uplinks; in copper only those."""
+    far, near = inband(41), inband(41, "3 m")
+    assert cables(far) == {"100 Gb/s multimode, 30 m": 11, "4 x 25 Gb/s multimode, 10 m": 11}
+    assert count(far, SHIPPED).optics == 41 + 11 + 2 * 11
+    assert cables(near) == {"100 Gb/s multimode, 30 m": 11, "4 x 25 Gb/s copper, 3 m": 11}
+    assert count(near, SHIPPED).optics == 2 * 11
+
+
+def test_every_leg_is_a_row_of_the_schedule():
+    """An installer labels both ends of a leg."""
+    schedule = rows(export.render(inband(41), "cable-schedule")["cables.csv"])
+    assert sum(r["role"] == "node-leaf" for r in schedule) == 41
+
+
 def test_uplinks_of_a_broken_out_leaf_take_modules_of_whole_ports():
     """40 ports of 25 Gb/s on 10 cages of one leaf, four a cage; its 10 uplinks of 100 Gb/s take a cage each,
     as they do on the spine: 10 modules of four parts, and 20 of one port."""
-    cluster = Cluster(
-        servers=40,
-        server="dgx-h100",
-        compute=ComputeNetwork(switch="qm9700", family="fat-tree"),
-        inband=ServiceNetwork(switch="sn4600c", family="fat-tree", tiers=2, breakout=4),
-    )
-    bill = rows(export.render(build_networks(cluster, SHIPPED)["inband"], "bom")["bom.csv"])
+    bill = rows(export.render(inband(40), "bom")["bom.csv"])
     found = {(r["item"], r["part"]): int(r["quantity"]) for r in bill if r["item"].startswith("transceiver")}
     assert found == {
         ("transceiver module", "25 Gb/s a port, multimode"): 40,

@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
+import csv
+
 import numpy as np
 import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
 
+from railwright import export
+from railwright.catalog import load_catalog
+from railwright.cost.prices import price_book
+from railwright.cost.quantities import quantities
 from railwright.errors import PlanError
-from railwright.fabric import Kind
+from railwright.fabric import Kind, Role
+from railwright.fabric.breakout import pieces
 from railwright.fabric.names import device_names
 from railwright.site import bill, cable_rows, plan_site
 from railwright.site.loading import load_site_parts
-from railwright.site.media import alike_in_cages, ladder, rungs, stock_length
+from railwright.site.media import alike_in_cages, ladder, leg_end, rungs, stock_length
 from railwright.site.runs import tray_way
 from railwright.spec import load_study_text
 
 PARTS = load_site_parts()
+SHIPPED = load_catalog()
 SERVER_HEIGHT = 0.08 + 4 * 0.04445
 """Middle of 8 units from unit 1 up, above a base of 8 cm."""
 LEAF_HEIGHT = 0.08 + 47.5 * 0.04445
@@ -147,6 +157,113 @@ def test_labels_bundles_and_the_bill_count_every_cable():
     assert sorted(set(bundles)) == [f"B{i:05d}" for i in range(1, 7)]
     cables = sum(line.quantity for line in bill(plan) if line.item in ("cable", "fibre cable"))
     assert cables == 48
+
+
+def split_ports(servers: int, site: str = "servers_per_rack: 4"):
+    """A management network of 25 Gb/s, four cables to a port of 100."""
+    text = f"""
+railwright: 1
+name: hand
+cluster:
+  servers: {servers}
+  server: dgx-h100
+  compute: {{family: single-switch, switch: qm9700}}
+  inband: {{family: fat-tree, switch: sn4600c, tiers: 2, rate: 25 Gb/s, breakout: 4}}
+site: {{{site}}}
+"""
+    return plan_site(load_study_text(text))
+
+
+def test_copper_legs_of_a_port_are_one_cable():
+    """5 servers beside their leaf: two ports of the leaf, and two cables of 100 Gb/s that split in four."""
+    plan = split_ports(5, "rack_power: 100 kW, servers_per_rack: 5, power: {redundancy: n}")
+    run, fabric = plan.runs["inband"], plan.networks["inband"]
+    legs = fabric.role[run.cable] == Role.NODE_LEAF
+    assert np.count_nonzero(legs) == 5
+    assert [run.media[m].name for m in run.medium[legs].tolist()] == ["dac-100ge"] * 5
+    lines = {line.part: line.quantity for line in bill(plan) if line.item == "breakout cable"}
+    assert sum(lines.values()) == 2
+    assert all(part.startswith("dac-100ge 1:4, ") for part in lines)
+    numbers = [row[-2] for row in cable_rows(plan) if row[1] == "inband" and row[6] == "node-leaf"]
+    assert numbers == ["S00001"] * 4 + ["S00002"]
+    # Legs are made alike: all of a cable are as long as its longest needs.
+    for cable in ("S00001", "S00002"):
+        mine = np.flatnonzero(legs)[[number == cable for number in numbers]]
+        needed = stock_length(run.media[run.medium[mine[0]]], run.length[mine])
+        assert run.bought[mine].tolist() == [needed.max()] * len(mine)
+
+
+def test_glass_legs_have_modules_of_their_own_rate():
+    """8 servers, a rack each: two ports take a module of 100 Gb/s, every server one of 25, and both uplinks
+    stay copper; watts are those of what is plugged in."""
+    plan = split_ports(8, "servers_per_rack: 1, switches: end, service_loop: 2 m")
+    modules = plan.runs["inband"].modules
+    assert [(m.medium, m.count, m.watts) for m in modules] == [
+        ("mmf-100ge", 2, 2.5),
+        ("mmf-25ge", 8, 1.0),
+    ]
+    fibres = {line.part: line.quantity for line in bill(plan) if line.item == "breakout fibre cable"}
+    assert sum(fibres.values()) == 2
+
+
+def test_what_splits_has_lanes_side_by_side():
+    """Beyond multimode a port of 100 Gb/s that is split takes PSM4 (a fibre a lane), where a whole one takes
+    the four colours of CWDM4; its legs are LR.  A DR4 of 400 Gb/s splits in legs of DR."""
+    whole, split = (ladder(PARTS.media, "ethernet", 100e9 / 8, legs) for legs in (1, 4))
+    assert [m.name for m in whole] == ["dac-100ge", "mmf-100ge", "smf-100ge"]
+    assert [m.name for m in split] == ["dac-100ge", "mmf-100ge", "psm4-100ge"]
+    assert leg_end(PARTS.media, split[1], 25e9 / 8, 60.0).name == "mmf-25ge"
+    assert leg_end(PARTS.media, split[2], 25e9 / 8, 200.0).name == "smf-25ge"
+    fast = ladder(PARTS.media, "ethernet", 400e9 / 8, 4)
+    assert leg_end(PARTS.media, fast[-1], 100e9 / 8, 300.0).name == "dr-100ge"
+    # NDR200: two adapters of 200 Gb/s take the modules of 400 that their port has (LinkX 1:2 splitters).
+    halves = ladder(PARTS.media, "infiniband", 400e9 / 8, 2)
+    assert leg_end(PARTS.media, halves[2], 200e9 / 8, 30.0).name == "mmf-400g"
+    with pytest.raises(PlanError, match=r"no infiniband cable for 6\.4 Tb/s in 8 legs is known"):
+        ladder(PARTS.media, "infiniband", 6400e9 / 8, 8)
+
+
+@settings(max_examples=20)
+@given(
+    st.integers(2, 60), st.sampled_from([1, 2, 4]),
+    st.sampled_from(["fat-tree", "rail-optimised", "dual-plane"]), st.integers(1, 4), st.integers(0, 5),
+)  # fmt: skip
+def test_the_room_buys_the_cables_of_the_bill_of_materials(servers, breakout, family, per_rack, reserved):
+    """As many whole and breakout cables as the bill of materials and the price have, on any design; the room
+    leaves out those to machines that it does not place."""
+    storage = (
+        f"{{family: {family}, switch: sn5600, ports_per_server: 2, breakout: {breakout}, "
+        f"reserved_ports: {reserved}}}"
+    )
+    text = f"""
+railwright: 1
+name: hand
+cluster:
+  servers: {servers}
+  server: dgx-h100
+  compute: {{family: fat-tree, switch: qm9700}}
+  storage: {storage}
+site: {{servers_per_rack: {per_rack}}}
+"""
+    try:
+        plan = plan_site(load_study_text(text))
+    except PlanError as refusal:
+        assume("reserved_ports" in str(refusal))
+        raise
+    fabric = plan.networks["storage"]
+    lines = csv.DictReader(export.render(fabric, "bom")["bom.csv"].splitlines())
+    materials = sum(int(row["quantity"]) for row in lines if row["item"].endswith("cable"))
+    run, taken = plan.runs["storage"], -(-reserved // breakout)
+    assert len(run.pieces) == materials - taken
+    assert sum(run.count(m) for m in range(len(run.media))) == len(run.pieces)
+    priced = quantities([*plan.networks.items()], SHIPPED, price_book()).lines
+    assert sum(x.quantity for x in priced if x.room == "storage network" and "cables" in x.what) == materials
+    optical = sum(m.count for m in run.modules)
+    assert optical <= 2 * len(run.cable)
+    # A cable per port of the leaves that is in use, whatever it splits into.
+    down = np.flatnonzero(fabric.role == Role.NODE_LEAF)
+    ports = np.unique(np.stack([fabric.b[down], (fabric.port_b[down] - 1) // breakout]), axis=1).shape[1]
+    assert len(pieces(fabric, down)) == ports
 
 
 def test_trays_that_do_not_clear_the_racks_are_refused():

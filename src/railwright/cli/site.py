@@ -259,14 +259,14 @@ def _cable_rows(made: SitePlan) -> Iterator[tuple[str, ...]]:
     for name, run in made.runs.items():
         by_kind: dict[str, int] = {}
         for index, kind in enumerate(run.media):
-            count = int((run.medium == index).sum())
+            count = run.count(index)
             if count:
                 by_kind[kind.kind] = by_kind.get(kind.kind, 0) + count
         words = ", ".join(f"{count} {kind}" for kind, count in by_kind.items())
         modules = sum(module.count for module in run.modules)
         longest = show_length(float(run.length.max(initial=0.0)))
         words += f"; {show_count(modules)} transceivers" if modules else ""
-        yield name, show_count(len(run.cable)), longest, words, show_count(run.bundles)
+        yield name, show_count(len(run.pieces)), longest, words, show_count(run.bundles)
 
 
 def _circuit_rows(rack: Rack) -> Iterator[tuple[str, ...]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -12,6 +13,7 @@ from railwright.catalog.parts import Catalog, Server, Switch
 from railwright.cost.prices import Book
 from railwright.errors import PlanError, RailwrightError
 from railwright.fabric import Fabric, count
+from railwright.fabric.breakout import pieces, reserved_pieces
 from railwright.fabric.graph import Kind, Role
 from railwright.spec.money import Use
 from railwright.units import GIGABIT
@@ -152,20 +154,27 @@ def _switch(room: str, switch: Switch, number: int, book: Book) -> Line:
 
 
 def _cables(network: str, fabric: Fabric) -> list[Line]:
-    """Cables with both ends, by rate; links inside a director are none, and a reserved port has one."""
+    """Cables with both ends, by rate; links inside a director are none, and a reserved port has one.
+
+    A breakout cable is one, at the rate of all of its legs.
+    """
     role, rate = np.asarray(fabric.role), np.asarray(fabric.rate)
     pulled = (role >= Role.NODE_LEAF) & ~np.asarray(fabric.backplane, bool)
-    reserved = np.full(fabric.reserved_ports, rate[role == Role.NODE_LEAF][0])
-    rates, numbers = np.unique(np.concatenate([rate[pulled], reserved]), return_counts=True)
+    made = pieces(fabric, np.flatnonzero(pulled))
+    bought = Counter(zip(made.split.tolist(), rate[pulled][made.first].tolist(), strict=True))
+    if fabric.reserved_ports:
+        bought[fabric.breakout, float(rate[role == Role.NODE_LEAF][0])] += reserved_pieces(fabric)
     return [
         Line(
             f"{network} network",
-            f"cables of {rate / GIGABIT:g} Gb/s",
-            int(number),
+            f"breakout cables of {split} x {rate / GIGABIT:g} Gb/s"
+            if split > 1
+            else f"cables of {rate / GIGABIT:g} Gb/s",
+            number,
             (("link-per-gbps", 1),),
-            float(number * rate / GIGABIT),
+            number * split * rate / GIGABIT,
         )
-        for rate, number in zip(rates.tolist(), numbers.tolist(), strict=True)
+        for (split, rate), number in sorted(bought.items(), key=lambda row: row[0][1])
     ]
 
 

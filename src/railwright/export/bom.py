@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 
+import numpy as np
+
 from railwright.export.sheet import SWITCH_KINDS, Cable, Sheet, csv_text, gigabits, medium
+from railwright.fabric.breakout import pieces, reserved_pieces
 from railwright.fabric.graph import Kind, Role
 
 COLUMNS = ("item", "part", "quantity", "note")
@@ -43,17 +46,24 @@ def _parts(sheet: Sheet) -> list[tuple[str, str, int, str]]:
 
 
 def _cables(sheet: Sheet) -> list[tuple[str, str, int, str]]:
-    """Shortest, slowest first; a cable is bought in the next stock length."""
-    counts: Counter[tuple[float, float]] = Counter((c.rate, c.length) for c in sheet.pulled)
-    if reserved := sheet.fabric.reserved_ports:
-        counts[_to_nodes(sheet)] += reserved
+    """Shortest, slowest first; a cable is bought in the next stock length, a breakout cable whole."""
+    cables = sheet.pulled
+    made = pieces(sheet.fabric, np.array([c.link for c in cables], np.int64))
+    lengths = made.longest(np.array([c.length for c in cables])).tolist()
+    counts: Counter[tuple[int, float, float]] = Counter(
+        (split, cables[first].rate, length)
+        for split, first, length in zip(made.split.tolist(), made.first.tolist(), lengths, strict=True)
+    )
+    if sheet.fabric.reserved_ports:
+        counts[sheet.fabric.breakout, *_to_nodes(sheet)] += reserved_pieces(sheet.fabric)
     rows = []
-    for (rate, length), count in sorted(counts.items()):
+    for (split, rate, length), count in sorted(counts.items()):
         made_of = medium(length, rate) or "unknown medium"
         bought = next((f"{s:g} m" for s in STOCK if s >= length), f"{length:g} m, to order")
         bought = bought if length else "length not planned yet"
         note = f"planned {length:g} m" if length else ""
-        rows.append(("cable", f"{gigabits(rate)} Gb/s {made_of}, {bought}", count, note))
+        item, legs = ("breakout cable", f"{split} x ") if split > 1 else ("cable", "")
+        rows.append((item, f"{legs}{gigabits(rate)} Gb/s {made_of}, {bought}", count, note))
     return rows
 
 
@@ -63,8 +73,9 @@ def _transceivers(sheet: Sheet) -> list[tuple[str, str, int, str]]:
     modules: dict[tuple[str, float, int], set[tuple[int, int]]] = {}
     per_cage = {k: sheet.cage_ports(k) for k in SWITCH_KINDS}
     kinds = sheet.fabric.kind.tolist()
-    for cable in optical:
-        ends[cable.medium, cable.rate] += 2
+    made = pieces(sheet.fabric, np.array([c.link for c in optical], np.int64))
+    for cable, split in zip(optical, made.split[made.of].tolist(), strict=True):
+        ends[cable.medium, cable.rate] += 1 if split > 1 else 2
         for device, port in _ends(cable):
             kind = Kind(kinds[device])
             each = per_cage.get(kind, 1)
@@ -73,6 +84,8 @@ def _transceivers(sheet: Sheet) -> list[tuple[str, str, int, str]]:
             whole = kind is Kind.LEAF and cable.role != Role.NODE_LEAF
             ports = each // sheet.fabric.breakout if whole else each
             modules.setdefault((cable.medium, cable.rate, ports), set()).add(cage)
+    for first, split in zip(made.first.tolist(), made.split.tolist(), strict=True):
+        ends[optical[first].medium, optical[first].rate] += split > 1
     rows = []
     for (made_of, rate, each), cages in sorted(modules.items()):
         what = f"{each}-port module" if each > 1 else "module"
@@ -80,15 +93,10 @@ def _transceivers(sheet: Sheet) -> list[tuple[str, str, int, str]]:
     reserved = sheet.fabric.reserved_ports
     rate, length = _to_nodes(sheet)
     if reserved and (made_of := medium(length, rate)) in ("multimode", "single-mode"):
-        ends[made_of, rate] += 2 * reserved
-        rows.append(
-            (
-                "transceiver module",
-                f"{gigabits(rate)} Gb/s a port, {made_of}",
-                2 * reserved,
-                "reserved ports",
-            )
-        )
+        both = reserved + reserved_pieces(sheet.fabric)
+        ends[made_of, rate] += both
+        what = f"{gigabits(rate)} Gb/s a port, {made_of}"
+        rows.append(("transceiver module", what, both, "reserved ports"))
     for (made_of, rate), count in sorted(ends.items()):
         rows.append(
             ("optical cable ends", f"{gigabits(rate)} Gb/s, {made_of}", count, "what the modules above serve")

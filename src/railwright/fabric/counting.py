@@ -9,6 +9,7 @@ from scipy.sparse.csgraph import dijkstra, maximum_flow
 
 from railwright.catalog import find
 from railwright.catalog.parts import Catalog
+from railwright.fabric.breakout import pieces, reserved_pieces
 from railwright.fabric.counts import Counts
 from railwright.fabric.graph import Fabric, Floats, Ints, Kind, Role
 from railwright.units import GIGABIT
@@ -57,12 +58,17 @@ def count(fabric: Fabric, catalog: Catalog) -> Counts:
 
 
 def optics(fabric: Fabric) -> int:
-    """Transceivers: two per cable longer than the reach of copper, those of reserved ports included."""
+    """Transceivers: two per cable longer than the reach of copper, those of reserved ports included.
+
+    A breakout cable has one at every leg and one in the port that it splits.
+    """
     reach = np.where(fabric.rate <= TWISTED_PAIR, TWISTED_PAIR_REACH, COPPER_REACH)
     beyond = fabric.length > reach
     cabled = (fabric.role >= Role.NODE_LEAF) & ~fabric.backplane
     to_nodes = beyond[fabric.role == Role.NODE_LEAF]
-    return 2 * (int(np.count_nonzero(cabled & beyond)) + fabric.reserved_ports * int(to_nodes[0]))
+    far = np.flatnonzero(cabled & beyond)
+    reserved = (fabric.reserved_ports + reserved_pieces(fabric)) * int(to_nodes[0])
+    return len(far) + len(pieces(fabric, far)) + reserved
 
 
 def hops_max(fabric: Fabric) -> int:

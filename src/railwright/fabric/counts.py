@@ -10,7 +10,7 @@ class Counts:
     """Parts of a fabric's scale-out network.
 
     node_leaf, leaf_spine, spine_core  cables (logical links: one port to one port)
-    optics    transceivers: two per cable longer than the reach of copper
+    optics    transceivers: two per cable longer than the reach of copper; a port that is split has one
     switch_power  sum of the switches' maximum power where the catalogue has one [W]
     unrated   switches without one, which `switch_power` leaves out
     hops_max  switches on the longest shortest path between two GPUs

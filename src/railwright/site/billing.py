@@ -6,6 +6,7 @@ Servers and switches are on the fabric's bill (export/bom.py) already; cables ar
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -38,7 +39,7 @@ def bill(plan: SitePlan) -> tuple[BillLine, ...]:
     powers = [(power, counts[key]) for key, power in {id(r.power): r.power for r in plan.racks}.items()]
     lines = [*_racks(plan), *_circuits(powers), *_cords(powers), *_busways(plan)]
     for run in plan.runs.values():
-        lines += [*_cables(run), *_modules(run)]
+        lines += [*_cables(run), *_modules(run, plan.parts.media)]
     return tuple(_added(lines))
 
 
@@ -101,21 +102,27 @@ def _width(plan: SitePlan) -> float:
 
 def _cables(run: Runs) -> list[BillLine]:
     lines = []
+    first, split = run.pieces.first, run.pieces.split
     for index, kind in enumerate(run.media):
-        lengths, counts = np.unique(run.bought[run.medium == index], return_counts=True)
-        for length, count in zip(lengths.tolist(), counts.tolist(), strict=True):
+        mine = run.medium[first] == index
+        sorts = np.stack([split[mine], run.bought[first[mine]]])
+        for (legs, length), count in zip(*np.unique(sorts.T, axis=0, return_counts=True), strict=True):
             item = "fibre cable" if kind.kind in OPTICAL else "cable"
-            lines.append(
-                BillLine(item, f"{kind.name}, {length:g} m", count, "pieces", _title(kind), kind.source)
-            )
+            part, title = f"{kind.name}, {length:g} m", _title(kind)
+            if legs > 1:
+                item, part, title = (
+                    f"breakout {item}",
+                    f"{kind.name} 1:{legs:g}, {length:g} m",
+                    f"{title}, split",
+                )
+            lines.append(BillLine(item, part, int(count), "pieces", title, kind.source))
     return lines
 
 
-def _modules(run: Runs) -> list[BillLine]:
+def _modules(run: Runs, media: Mapping[str, CableKind]) -> list[BillLine]:
     lines = []
-    by_name = {kind.name: kind for kind in run.media}
     for modules in run.modules:
-        kind = by_name[modules.medium]
+        kind = media[modules.medium]
         ports = f"{modules.ports}-port " if modules.ports > 1 else ""
         note = f"{ports}{kind.module}, {modules.watts:g} W"
         part = f"{kind.name}, {modules.ports} ports" if modules.ports > 1 else kind.name

@@ -21,6 +21,7 @@ from railwright.site.parts import (
     Plug,
     RackKind,
     SiteParts,
+    Split,
     Status,
     StorageKind,
 )
@@ -47,7 +48,11 @@ _DIMENSIONS: dict[str, Dimension] = {
     **dict.fromkeys(_RATES, "bandwidth"),
     "drive": "size",
 }
-_CHOICES: dict[str, tuple[str, ...]] = {"status": get_args(Status), "kind": get_args(Medium)}
+_CHOICES: dict[str, tuple[str, ...]] = {
+    "status": get_args(Status),
+    "kind": get_args(Medium),
+    "split": get_args(Split),
+}
 
 
 def load_site_parts(user_file: str | Path | None = None) -> SiteParts:

@@ -24,17 +24,42 @@ ones are ordered to the metre."""
 Whole = NDArray[np.int64]
 
 
-def ladder(media: Mapping[str, CableKind], technology: str, rate: float) -> tuple[CableKind, ...]:
+def ladder(
+    media: Mapping[str, CableKind], technology: str, rate: float, split: int = 1
+) -> tuple[CableKind, ...]:
     """The kinds for ports of this rate [byte/s], from the shortest reach: those of the slowest generation
-    that carries it.  Raises PlanError where none does.
+    that carries it.  split: legs of a cable that breaks a port out, which some kinds cannot.
+
+    Raises PlanError where none does.
     """
-    able = [m for m in media.values() if m.technology == technology and m.rate >= rate * (1 - 1e-9)]
+    able = _able(media, technology, rate, ("either", "whole") if split == 1 else ("either", "port"))
     if not able:
+        legs = f" in {split} legs" if split > 1 else ""
         raise PlanError(
-            f"no {technology} cable for {show_bit_rate(rate)} is known; add one to `site.parts`", "site.parts"
+            f"no {technology} cable for {show_bit_rate(rate)}{legs} is known; add one to `site.parts`",
+            "site.parts",
         )
     slowest = min(m.rate for m in able)
     return tuple(sorted((m for m in able if m.rate == slowest), key=lambda m: m.reach))
+
+
+def leg_end(media: Mapping[str, CableKind], port: CableKind, rate: float, length: float) -> CableKind:
+    """The kind at the machine's end of a breakout cable: of the port's medium, the slowest that carries a
+    leg [byte/s] so far [m]; that of the port where none is slower.
+    """
+    able = [m for m in _able(media, port.technology, rate, ("either", "leg")) if m.kind == port.kind]
+    reaching = [m for m in able if m.reach >= length - 1e-9 and m.rate <= port.rate]
+    return min(reaching, key=lambda m: (m.rate, m.reach), default=port)
+
+
+def _able(
+    media: Mapping[str, CableKind], technology: str, rate: float, split: tuple[str, ...]
+) -> list[CableKind]:
+    return [
+        m
+        for m in media.values()
+        if m.technology == technology and m.rate >= rate * (1 - 1e-9) and m.split in split
+    ]
 
 
 def longest(kind: CableKind) -> float:

@@ -11,6 +11,7 @@ from typing import Literal
 
 Status = Literal["read", "read_third_party", "computed", "memory", "estimated"]
 Medium = Literal["dac", "acc", "aoc", "twisted-pair", "multimode", "single-mode"]
+Split = Literal["either", "whole", "port", "leg"]
 OPTICAL = ("multimode", "single-mode")
 """Media with a module to plug in at each end; an AOC and copper are one piece."""
 
@@ -137,6 +138,8 @@ class CableKind:
     watts    of the module or the active end in a cage, at both ends [W]; watts_single: where the cage
              has one port (0: as `watts`)
     lengths  those it is sold in [m]; empty: the stock lengths of fibre
+    split    'either': for whole ports and both ends of split ones; 'whole': for whole ports alone, because
+             colours share a fibre; 'port', 'leg': for that end of a breakout cable alone
     """
 
     name: str
@@ -148,6 +151,7 @@ class CableKind:
     watts_single: float = 0.0
     module: str = ""
     lengths: tuple[float, ...] = ()
+    split: Split = "either"
     source: str = ""
     status: Status = "read"
     sources: Mapping[str, str] = field(default_factory=dict, hash=False)

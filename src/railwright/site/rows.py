@@ -37,7 +37,7 @@ CORD_COLUMNS = (
 )  # fmt: skip
 CABLE_COLUMNS = (
     "cable", "network", "label_a", "label_b", "rack_a", "rack_b", "role", "rate_gbps", "way_m", "length_m",
-    "ordered_m", "medium", "kind", "bundle",
+    "ordered_m", "medium", "kind", "breakout", "bundle",
 )  # fmt: skip
 BUNDLE_COLUMNS = ("bundle", "network", "rack_a", "rack_b", "medium", "cables", "longest_m")
 BILL_COLUMNS = ("item", "part", "quantity", "unit", "note", "source")
@@ -116,19 +116,25 @@ def cord_rows(plan: SitePlan) -> Iterator[tuple[Any, ...]]:
 
 
 def cable_rows(plan: SitePlan) -> Iterator[tuple[Any, ...]]:
-    """One row a cable of every network, as CABLE_COLUMNS; a label says the near end first."""
-    number, offset = 0, 0
+    """One row a cable of every network, as CABLE_COLUMNS; a label says the near end first.
+
+    Legs of a breakout cable have a row each, and its number in `breakout`.
+    """
+    number, offset, splits = 0, 0, 0
     racks = [rack.name for rack in plan.racks]
     for network, run in plan.runs.items():
         fabric = plan.networks[network]
         names = [name if network == "compute" else f"{network}/{name}" for name in device_names(fabric)]
         ends = [c[run.cable].tolist() for c in (fabric.a, fabric.port_a, fabric.b, fabric.port_b)]
         roles, rates = fabric.role[run.cable].tolist(), (fabric.rate[run.cable] * 8e-9).tolist()
-        columns = (run.rack_a, run.rack_b, run.way, run.length, run.bought, run.medium, run.bundle)
+        splitter = np.where(run.pieces.split > 1, np.cumsum(run.pieces.split > 1) + splits, 0)[run.pieces.of]
+        columns = (
+            run.rack_a, run.rack_b, run.way, run.length, run.bought, run.medium, splitter, run.bundle,
+        )  # fmt: skip
         for a, port_a, b, port_b, role, rate, *rest in zip(
             *ends, roles, rates, *(c.tolist() for c in columns), strict=True
         ):
-            rack_a, rack_b, way, length, bought, medium, bundle = rest
+            rack_a, rack_b, way, length, bought, medium, breakout, bundle = rest
             number += 1
             near, far, kind = f"{names[a]}:{port_a}", f"{names[b]}:{port_b}", run.media[medium]
             yield (
@@ -145,9 +151,11 @@ def cable_rows(plan: SitePlan) -> Iterator[tuple[Any, ...]]:
                 bought,
                 kind.kind,
                 kind.name,
+                f"S{breakout:05d}" if breakout else "",
                 f"B{offset + bundle + 1:05d}" if bundle >= 0 else "",
             )
         offset += run.bundles
+        splits = max(splits, int(splitter.max(initial=0)))
 
 
 def bundle_rows(plan: SitePlan) -> Iterator[tuple[Any, ...]]:
@@ -223,15 +231,12 @@ def _cables(run: Runs, fabric: Fabric) -> dict[str, Any]:
             tier: {"shortest": low, "mean": mean, "longest": high}
             for tier, (low, mean, high) in tier_lengths(run, fabric).items()
         },
-        "count": len(run.cable),
+        "count": len(run.pieces),
+        "links": len(run.cable),
         "bundles": run.bundles,
         "longest": float(run.length.max(initial=0.0)),
-        "ordered": float(run.bought.sum()),
-        "media": {
-            kind.name: int(np.count_nonzero(run.medium == index))
-            for index, kind in enumerate(run.media)
-            if (run.medium == index).any()
-        },
+        "ordered": float(run.bought[run.pieces.first].sum()),
+        "media": {kind.name: run.count(index) for index, kind in enumerate(run.media) if run.count(index)},
         "modules": [asdict(module) for module in run.modules],
     }
 

@@ -12,9 +12,10 @@ from railwright.catalog import find
 from railwright.catalog.parts import Catalog
 from railwright.errors import PlanError
 from railwright.fabric import Fabric, Kind, Role
+from railwright.fabric.breakout import Pieces, is_leg, pieces
 from railwright.fabric.graph import Floats
 from railwright.site.loading import constant
-from railwright.site.media import Whole, alike_in_cages, ladder, rungs, stock_length
+from railwright.site.media import Whole, alike_in_cages, ladder, leg_end, rungs, stock_length
 from railwright.site.parts import OPTICAL, CableKind, SiteParts
 from railwright.spec.site import Site
 
@@ -49,10 +50,11 @@ class Modules:
 
 @dataclass(frozen=True, eq=False)
 class Runs:
-    """The cables of one network.  C cables; every array is (C,).
+    """The cables of one network.  C links; every array is (C,).
 
     cable   index in the graph; rack_a, rack_b  rack of each end
-    way     through the trays; length  with slack and loops; bought  what is ordered [m]
+    pieces  the cables that links are bought as: legs of a breakout cable are one
+    way     through the trays; length  with slack and loops; bought  what is ordered, alike in legs [m]
     medium  index into `media`
     bundle  number of the bundle from 0, -1 inside one rack; bundles  how many
     """
@@ -69,6 +71,11 @@ class Runs:
     bundle: Whole
     bundles: int
     modules: tuple[Modules, ...]
+    pieces: Pieces
+
+    def count(self, medium: int) -> int:
+        """Cables to buy of a medium."""
+        return int(np.count_nonzero(self.medium[self.pieces.first] == medium))
 
 
 def tier_lengths(run: Runs, fabric: Fabric) -> dict[str, tuple[float, float, float]]:
@@ -121,54 +128,70 @@ def run_cables(
     way = np.where(inside, np.abs(height[a] - height[b]) + where.rack_width, up + trays)
     length = way * (1 + site.slack) + 2 * site.service_loop
     media, medium, modules = _media(name, fabric, cable, length, parts, catalog)
-    bought = np.zeros(len(cable))
+    bought, made = np.zeros(len(cable)), pieces(fabric, cable)
+    longest = made.longest(length)[made.of]
     for index, kind in enumerate(media):
         mine = medium == index
-        bought[mine] = stock_length(kind, length[mine])
+        bought[mine] = stock_length(kind, longest[mine])
     bundle, bundles = _bundles(rack_a, rack_b, medium)
-    return Runs(name, cable, rack_a, rack_b, way, length, bought, medium, media, bundle, bundles, modules)
+    return Runs(
+        name, cable, rack_a, rack_b, way, length, bought, medium, media, bundle, bundles, modules, made
+    )
 
 
 def _media(
     name: str, fabric: Fabric, cable: Whole, length: Floats, parts: SiteParts, catalog: Catalog
 ) -> tuple[tuple[CableKind, ...], Whole, tuple[Modules, ...]]:
     technology = find(catalog.switches, fabric.parts["leaf"]).technology
-    rate, role = fabric.rate[cable], fabric.role[cable]
-    port = np.where(role == Role.NODE_LEAF, rate * fabric.breakout, rate)
+    rate = fabric.rate[cable]
+    legs: Whole = np.where(is_leg(fabric, cable), fabric.breakout, 1)
     media: list[CableKind] = []
     medium: Whole = np.zeros(len(cable), np.int64)
-    modules: list[Modules] = []
+    plugged: list[tuple[CableKind, Whole, Whole]] = []
     span = int(max(fabric.port_a.max(), fabric.port_b.max(), len(fabric.devices(Kind.NIC)))) + 1
     each = _ports_per_cage(fabric, parts, catalog)
     split = np.where(fabric.kind == Kind.LEAF, fabric.breakout, 1)
     cage_a, ports_a = _cages(fabric, cable, fabric.a, fabric.port_a, each, split, span)
     cage_b, ports_b = _cages(fabric, cable, fabric.b, fabric.port_b, each, split, span)
-    for speed in np.unique(port).tolist():
-        mine = port == speed
-        kinds = ladder(parts.media, technology, speed)
-        try:
-            first = rungs(kinds, length[mine])
-        except PlanError as refusal:
-            raise PlanError(f"{name}: {refusal}", refusal.field) from None
+    for speed in np.unique(rate * legs).tolist():
+        mine = np.flatnonzero(rate * legs == speed)
+        into = np.unique(legs[mine]).tolist()
+        ladders = {number: ladder(parts.media, technology, speed, number) for number in into}
+        kinds = sorted(dict.fromkeys(kind for one in ladders.values() for kind in one), key=lambda m: m.reach)
+        first: Whole = np.zeros(len(mine), np.int64)
+        for number, one in ladders.items():
+            at = legs[mine] == number
+            try:
+                rung = rungs(one, length[mine[at]])
+            except PlanError as refusal:
+                raise PlanError(f"{name}: {refusal}", refusal.field) from None
+            first[at] = np.array([kinds.index(kind) for kind in one])[rung]
         rung = alike_in_cages(first, cage_a[mine], cage_b[mine])
         medium[mine] = rung + len(media)
         for index, kind in enumerate(kinds):
-            if kind.kind in OPTICAL:
-                at = rung == index
-                ends = np.concatenate([cage_a[mine][at], cage_b[mine][at]])
-                ports = np.concatenate([ports_a[mine][at], ports_b[mine][at]])
-                modules += _modules(kind, ends, ports)
+            if kind.kind not in OPTICAL:
+                continue
+            for number in into:
+                at = mine[(rung == index) & (legs[mine] == number)]
+                far = kind
+                if number > 1 and len(at):
+                    far = leg_end(parts.media, kind, speed / number, float(length[at].max()))
+                plugged += [(far, cage_a[at], ports_a[at]), (kind, cage_b[at], ports_b[at])]
         media += kinds
-    return tuple(media), medium, tuple(modules)
+    return tuple(media), medium, _modules(plugged)
 
 
-def _modules(kind: CableKind, cages: Whole, ports: Whole) -> list[Modules]:
+def _modules(plugged: list[tuple[CableKind, Whole, Whole]]) -> tuple[Modules, ...]:
+    """One of a kind for every cage, from (kind, cages, ports of each cage) of the ends of cables."""
     found = []
-    for each in np.unique(ports).tolist():
-        count = len(np.unique(cages[ports == each]))
-        watts = kind.watts if each > 1 else (kind.watts_single or kind.watts)
-        found.append(Modules(kind.name, int(each), count, watts))
-    return found
+    for kind in dict.fromkeys(kind for kind, _, _ in plugged):
+        cages = np.concatenate([at for of, at, _ in plugged if of == kind])
+        ports = np.concatenate([each for of, _, each in plugged if of == kind])
+        for each in np.unique(ports).tolist():
+            count = len(np.unique(cages[ports == each]))
+            watts = kind.watts if each > 1 else (kind.watts_single or kind.watts)
+            found.append(Modules(kind.name, int(each), count, watts))
+    return tuple(found)
 
 
 def _ports_per_cage(fabric: Fabric, parts: SiteParts, catalog: Catalog) -> Whole:
