@@ -49,6 +49,53 @@ def test_an_option_is_the_study_that_it_says():
             assert fabric.count(fabric.build(asked, CATALOG), CATALOG) == option.counts
 
 
+def test_leaves_are_filled_so_that_few_spines_share_their_uplinks():
+    """165 servers at 1.5:1: full leaves have 38 ports down and 26 up, and 5 leaves x 13 cables are one more
+    than a spine takes, so it was 13 spines a rail with 2 each.  33 a leaf, as many leaves, need 22 up: two
+    spines a rail with 11 cables to each of 5 leaves."""
+    rails = next(o for o in offered(1320, oversubscription=1.5) if o.family == "rail-only")
+    assert rails.network.servers_per_group == 33
+    assert (rails.counts.leaves, rails.counts.spines) == (5 * 8, 2 * 8)
+    assert (rails.plan.leaf_spine_links, rails.plan.leaf_uplinks) == (11, 22)
+    assert rails.counts.cables == 1320 + 40 * 22
+
+
+def test_a_spare_spine_is_a_spare_of_few():
+    """125 servers, any spine of a rail may die: 5 leaves of 25 a rail, 25 up over 3 spines with 9 cables
+    each, and a fourth.  With 31 a leaf it was one cable to each of 32."""
+    rails = next(o for o in offered(1000, spines_lost=1) if o.family == "rail-only")
+    assert (rails.counts.leaves, rails.plan.spines_per_plane, rails.plan.leaf_spine_links) == (40, 4, 9)
+
+
+def test_groups_stay_full_where_that_is_least():
+    """1,024 GPUs fill leaves of 32 and spines of 64: nothing is smaller."""
+    assert all(o.network.servers_per_group is None for o in offered(1024))
+    # Growing to 2,048, whole groups are what it grows by: smaller ones would take more leaves then.
+    growing = [o for o in offered(800, grow_to=2048) if o.feasible and not o.prepared]
+    assert growing
+    assert all(o.network.servers_per_group is None for o in growing)
+
+
+@settings(max_examples=15)
+@given(
+    st.integers(10, 2400), st.sampled_from([1.0, 1.5, 2.0, 3.0]), st.integers(0, 1),
+    st.sampled_from(["fat-tree", "rail-optimised", "rail-only", "dual-plane"]),
+)  # fmt: skip
+def test_no_other_size_of_groups_takes_fewer_switches_or_cables(gpus, ratio, lost, family):
+    (option,) = offered(gpus, oversubscription=ratio, spines_lost=lost, families=(family,))
+    assume(option.plan is not None)
+    for servers in range(max(1, option.plan.servers_per_group - 16), option.plan.servers_per_group + 17):
+        network = option.network.model_copy(update={"servers_per_group": servers})
+        asked = Cluster(servers=option.servers, server="dgx-h100", compute=network)
+        try:
+            other = fabric.size(fabric.order(asked, CATALOG))
+        except RailwrightError:
+            continue
+        if other.leaves_per_group == option.plan.leaves_per_group and other.tiers >= option.plan.tiers > 1:
+            mine = option.plan.switches, option.plan.cables
+            assert mine <= (other.switches, other.cables)
+
+
 def test_a_rack_is_offered_with_four_rails():
     """72 GPUs x 16: every NIC of the rack being a rail is no option."""
     options = offered(72 * 16, "gb200-nvl72")

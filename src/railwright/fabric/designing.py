@@ -14,13 +14,11 @@ from railwright.fabric.blast import FaultDomain, largest_fault_domain
 from railwright.fabric.building import FAMILIES, build, order, size
 from railwright.fabric.counting import count
 from railwright.fabric.counts import Counts
+from railwright.fabric.grouping import best_groups
 from railwright.fabric.growing import Growth, growth
 from railwright.fabric.plan import Plan
 from railwright.fabric.rack_rails import rails_of
 from railwright.spec.study import Cluster, ComputeNetwork
-
-FEWEST_GROUP = 32
-"""Group sizes tried below the largest to make room for spare spines: half of a 64-port leaf's down-ports."""
 
 
 @dataclass(frozen=True)
@@ -102,7 +100,7 @@ def _options(
     servers = -(-requirement.gpus // server.gpus)
     now = Cluster(servers=servers, server=server.name, compute=network)
     try:
-        now, plan = _with_room_for_spares(now, catalog)
+        now, plan = best_groups(now, catalog, -(-requirement.grow_to // server.gpus))
         option = _measured(now, plan, catalog, requirement)
     except PlanError as refusal:
         yield Option(network.family, network.switch, servers, network, reason=str(refusal))
@@ -154,26 +152,6 @@ def _measured(cluster: Cluster, plan: Plan, catalog: Catalog, requirement: Requi
 def _grown(option: Option, grown: Growth) -> Option:
     cannot = f"cannot grow to {grown.gpus} GPUs: {grown.reason}" if grown.reason else ""
     return replace(option, growth=grown, reason=option.reason or cannot)
-
-
-def _with_room_for_spares(cluster: Cluster, catalog: Catalog) -> tuple[Cluster, Plan]:
-    """The cluster with groups small enough for its spare spines: the largest that leave them uplinks."""
-    try:
-        return cluster, size(order(cluster, catalog))
-    except PlanError:
-        network = cluster.compute
-        if not network.spare_spines:
-            raise
-        bare = cluster.model_copy(update={"compute": network.model_copy(update={"spare_spines": 0})})
-        largest = size(order(bare, catalog)).servers_per_group
-        for servers in range(largest - 1, max(0, largest - FEWEST_GROUP), -1):
-            smaller = network.model_copy(update={"servers_per_group": servers})
-            try:
-                asked = cluster.model_copy(update={"compute": smaller})
-                return asked, size(order(asked, catalog))
-            except PlanError:
-                continue
-        raise
 
 
 def _prepared(now: Cluster, later: Plan) -> Cluster:
