@@ -15,10 +15,14 @@ from railwright.diagnose import diagnose, elements_of
 from railwright.diagnose.constants import xids
 from railwright.diagnose.counters import counter_evidence, difference, read_counters
 from railwright.diagnose.dmesg import dmesg_evidence, read_dmesg
+from railwright.diagnose.elements import device_called
 from railwright.diagnose.grouplogs import GroupRate, group_evidence
 from railwright.diagnose.links import link_evidence
 from railwright.diagnose.pairs import pair_evidence, read_pairs
 from railwright.diagnose.steps import read_steps, step_evidence
+from railwright.export import render
+from railwright.fabric import Kind, build
+from railwright.spec.study import Cluster, ComputeNetwork
 
 QUERY = """\
 Errors for 0x1 "leaf-01"
@@ -79,6 +83,23 @@ def test_the_injected_faults_of_the_simulated_subnet():
         assert [s.element for s in result.faults] == ["leaf-r5 port 10 - spine0 port 12"]
     same = diagnose(elements, link_evidence(elements, wiring, wiring))
     assert same.suspects == ()
+
+
+def test_trays_of_a_dumped_rack_are_parts_of_one_server(tmp_path):
+    """Two NVL72 by `ibnetdiscover`: a tray's host is its rack, its second adapter one of the rack's 72 NICs,
+    and links between all 72 GPUs are those of the rack."""
+    catalog = load_catalog()
+    compute = ComputeNetwork(family="rack-rails", switch="q3400-ra", nics_per_tray=4)
+    drawn = build(Cluster(servers=2, server="gb300-nvl72", compute=compute), catalog)
+    file = written(tmp_path, "dump", render(drawn, "ibnetdiscover")["fabric.ibnetdiscover"])
+    inferred = infer(read(str(file)))
+    fabric = to_fabric(inferred, catalog, "gb300-nvl72")
+    elements = elements_of(fabric, fabric_names(inferred, fabric))
+    hosts = [f"server-{rack:02d}-tray-{tray:02d}" for rack in (1, 2) for tray in (1, 18)]
+    assert [elements.server_of(host) for host in hosts] == [0, 0, 1, 1]
+    nic = device_called(elements, "server-02-tray-03/mlx5_1")
+    assert nic == fabric.devices(Kind.NIC)[72 + 2 * 4 + 1]
+    assert elements.place_of_rank(143)[2] == elements.find("server-02", "node")
 
 
 @needs_samples

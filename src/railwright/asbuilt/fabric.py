@@ -5,12 +5,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from railwright.asbuilt.compare_plan import alike, label, listed, natural, relative_speed, unnamed
 from railwright.asbuilt.infer_machine import Inferred, infer
+from railwright.asbuilt.racks import Racks, in_racks, trays_by_name
 from railwright.asbuilt.read.speeds import name_of
 from railwright.asbuilt.wiring import Link, Node, Wiring
 from railwright.catalog import find
@@ -20,6 +21,7 @@ from railwright.fabric.devices import scale_up_name
 from railwright.fabric.faults import apply_faults
 from railwright.fabric.graph import Fabric, Kind, Role, server_name
 from railwright.fabric.names import device_names
+from railwright.fabric.trays import host_names, tray_name
 from railwright.spec.study import CableLengths, Fault
 
 
@@ -64,6 +66,7 @@ def to_fabric(machine: Inferred | Wiring, catalog: Catalog, server: str | None =
 
     server  catalogue name of the servers; by default the catalogue's first with as many NICs as most servers
             of the dump have adapters, and the nearest NIC rate
+    Hosts are the trays of racks (asbuilt/racks.py) where they are called so or `server` is such a rack.
     Devices are named as in any fabric; `fabric_names` says which of the dump each one is.  What a dump does
     not tell (GPUs, NVLink, latencies, lengths) is that of catalogue parts, and said in the fabric's notes.
     A NIC without a working cable stays, failed, and its GPU sends through another NIC of the server.
@@ -71,6 +74,10 @@ def to_fabric(machine: Inferred | Wiring, catalog: Catalog, server: str | None =
     """
     inferred = infer(machine) if isinstance(machine, Wiring) else machine
     layout = _layout(inferred)
+    if server:
+        layout = _with_trays(layout, find(catalog.servers, server))
+    elif all(known.nics != layout.nics for known in catalog.servers.values()):
+        layout = replace(layout, racks=in_racks(layout.hosts, 1))
     parts = _choose_parts(inferred, layout, catalog, server)
     fabric = _assemble(inferred, layout, parts)
     dead = _dead_nics(fabric)
@@ -79,13 +86,23 @@ def to_fabric(machine: Inferred | Wiring, catalog: Catalog, server: str | None =
     return apply_faults(fabric, [Fault(element=fabric.device_name(nic)) for nic in dead])
 
 
-def fabric_names(machine: Inferred | Wiring) -> dict[str, str]:
-    """Name in the fabric of `to_fabric` -> name in the dump: {'leaf-03': 'IB-L3', …}."""
+def fabric_names(machine: Inferred | Wiring, fabric: Fabric | None = None) -> dict[str, str]:
+    """Name in the fabric of `to_fabric` -> name in the dump: {'leaf-03': 'IB-L3', …}; trays of racks too.
+
+    fabric  the one that `to_fabric` gave, where it was told which servers the machine has
+    """
     inferred = infer(machine) if isinstance(machine, Wiring) else machine
     layout = _layout(inferred)
-    names = {server_name(i): name for i, name in enumerate(layout.servers)}
-    for i, name in enumerate(layout.servers):
-        names |= {f"{server_name(i)}/nic-{j}": f"{name}/{a}" for j, a in enumerate(layout.adapters)}
+    if fabric is not None:
+        nics = len(fabric.devices(Kind.NIC)) // fabric.num_servers
+        layout = replace(layout, racks=in_racks(layout.hosts, nics // len(layout.adapters)))
+    racks, each = layout.racks, len(layout.adapters)
+    names = {server_name(i): name for i, name in enumerate(racks.names)}
+    for host, (server, tray) in racks.at.items():
+        for j, adapter in enumerate(layout.adapters, tray * each):
+            names[f"{server_name(server)}/nic-{j}"] = f"{host}/{adapter}"
+        if racks.trays > 1:
+            names[tray_name(server_name(server), tray)] = host
     for word, switches in zip(("leaf", "spine", "core"), layout.switches, strict=True):
         names |= {f"{word}-{i + 1:02d}": label(inferred.wiring.nodes[s]) for i, s in enumerate(switches)}
     return names
@@ -96,12 +113,21 @@ _PART = {Kind.LEAF: "leaf", Kind.SPINE: "spine", Kind.CORE: "core"}
 
 @dataclass(frozen=True)
 class _Layout:
-    """Which servers, adapters and switches of a dump the fabric has, in its order."""
+    """Which hosts, adapters of each and switches of a dump the fabric has, in its order.
 
-    servers: tuple[str, ...]
+    racks  which server each host is, or is a tray of
+    """
+
+    hosts: tuple[str, ...]
+    racks: Racks
     adapters: tuple[str, ...]
     switches: tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]
     left_out: tuple[str, ...]
+
+    @property
+    def nics(self) -> int:
+        """Of one server."""
+        return self.racks.trays * len(self.adapters)
 
 
 @dataclass(frozen=True)
@@ -156,18 +182,32 @@ def _layout(inferred: Inferred) -> _Layout:
         [f"{nameless} adapters without a server's name"] if nameless else []
     )
     tiers = inferred.switches(1), inferred.switches(2), inferred.switches(3)
-    return _Layout(tuple(servers), tuple(adapters), tiers, tuple(left_out))
+    racks = in_racks(servers, trays_by_name(servers))
+    return _Layout(tuple(servers), racks, tuple(adapters), tiers, tuple(left_out))
+
+
+def _with_trays(layout: _Layout, server: Server) -> _Layout:
+    """The layout with hosts as trays of racks where the server is a rack with as many adapters a tray."""
+    each = len(layout.adapters)
+    trays = len(host_names("", server.gpus))
+    if server.nics == trays * each:
+        return replace(layout, racks=in_racks(layout.hosts, trays))
+    return replace(layout, racks=in_racks(layout.hosts, 1))
 
 
 def _choose_parts(inferred: Inferred, layout: _Layout, catalog: Catalog, named: str | None) -> _Parts:
     rate = _host_rate(inferred)
-    count = len(layout.adapters)
+    count, trays = layout.nics, layout.racks.trays
     notes: list[str] = []
+    if trays > 1:
+        notes.append(f"{trays} hosts each are taken as the trays of one server, a rack of {count} adapters")
+        if layout.racks.missing:
+            notes.append(f"the dump lacks {layout.racks.missing} of these trays; their NICs count as failed")
     if named:
         server = find(catalog.servers, named)
         if server.nics != count:
             raise PlanError(
-                f"server '{server.name}' has {server.nics} NICs, but most servers of the dump have {count} "
+                f"server '{server.name}' has {server.nics} NICs, but most hosts of the dump have {count} "
                 f"adapters ({listed(layout.adapters, 9)}); name a server with {count} NICs"
             )
     else:
@@ -204,7 +244,7 @@ def _host_rate(inferred: Inferred) -> float:
 
 def _assemble(inferred: Inferred, layout: _Layout, parts: _Parts) -> Fabric:
     """All columns of the fabric; server by server, then tier by tier."""
-    servers, nics, gpus = len(layout.servers), len(layout.adapters), parts.server.gpus
+    servers, nics, gpus = len(layout.racks.names), layout.nics, parts.server.gpus
     counts = (servers * gpus, servers * nics, servers, *(len(tier) for tier in layout.switches))
     first = np.cumsum((0, *counts)).tolist()
     kind = np.repeat(np.arange(6, dtype=np.int32), counts)
@@ -239,7 +279,7 @@ def _assemble(inferred: Inferred, layout: _Layout, parts: _Parts) -> Fabric:
     whole = table[:, [0, 1, 2, 3, 7]].astype(np.int32)
     return Fabric(
         name=f"as built, {inferred.wiring.source}",
-        family=inferred.family if inferred.family != "irregular" else "fat-tree",
+        family=_family(inferred, layout),
         kind=kind,
         server=np.concatenate(
             [np.repeat(of, gpus), np.repeat(of, nics), of, np.full(sum(counts[3:]), -1)]
@@ -272,14 +312,21 @@ def _assemble(inferred: Inferred, layout: _Layout, parts: _Parts) -> Fabric:
     )
 
 
+def _family(inferred: Inferred, layout: _Layout) -> str:
+    if layout.racks.trays > 1 and inferred.family == "rail-optimised":
+        return "rack-rails"
+    return inferred.family if inferred.family != "irregular" else "fat-tree"
+
+
 def _devices(inferred: Inferred, layout: _Layout, first_nic: int, first_switch: int) -> dict[int, int]:
     """Dump node -> device id, for all that the fabric has."""
-    server = {name: i for i, name in enumerate(layout.servers)}
+    racks, each = layout.racks, len(layout.adapters)
     adapter = {name: j for j, name in enumerate(layout.adapters)}
     device: dict[int, int] = {}
     for i, node in enumerate(inferred.wiring.nodes):
-        if node.kind == "host" and node.host in server and node.adapter in adapter:
-            device[i] = first_nic + server[node.host] * len(adapter) + adapter[node.adapter]
+        if node.kind == "host" and node.host in racks.at and node.adapter in adapter:
+            server, tray = racks.at[node.host]
+            device[i] = first_nic + server * layout.nics + tray * each + adapter[node.adapter]
     ordered = [s for tier in layout.switches for s in tier]
     return device | {s: first_switch + i for i, s in enumerate(ordered)}
 
@@ -316,18 +363,23 @@ def _places(
     inferred: Inferred, layout: _Layout, gpus: int, nic_of_local: Sequence[int]
 ) -> tuple[np.ndarray, np.ndarray]:
     """Rail and group of every device."""
-    home: dict[str, Counter[int]] = {}
+    home: dict[int, Counter[int]] = {}
+    at = layout.racks.at
     nodes = inferred.wiring.nodes
     for k in inferred.wiring.links:
         for a, b in ((k.a, k.b), (k.b, k.a)):
-            if nodes[a].kind == "host" and inferred.tier[b] == 1:
+            if nodes[a].kind == "host" and nodes[a].host in at and inferred.tier[b] == 1:
                 group = inferred.unit[b] if inferred.unit[b] >= 0 else layout.switches[0].index(b)
-                home.setdefault(nodes[a].host, Counter())[group] += 1
-    units = [min(home[s], key=lambda g: (-home[s][g], g)) if s in home else -1 for s in layout.servers]
+                home.setdefault(at[nodes[a].host][0], Counter())[group] += 1
+    units = [
+        min(home[s], key=lambda g: (-home[s][g], g)) if s in home else -1
+        for s in range(len(layout.racks.names))
+    ]
     leaves = layout.switches[0]
     above = len(layout.switches[1]) + len(layout.switches[2])
-    nics = len(layout.adapters)
-    rail = [*(list(nic_of_local) * len(units)), *(list(range(nics)) * len(units)), *([-1] * len(units))]
+    nics, rails = layout.nics, len(layout.adapters)
+    of_gpu, of_nic = [nic % rails for nic in nic_of_local], [nic % rails for nic in range(nics)]
+    rail = [*(of_gpu * len(units)), *(of_nic * len(units)), *([-1] * len(units))]
     rail += [inferred.rail[leaf] for leaf in leaves] + [-1] * above
     group_ = [u for u in units for _ in range(gpus)] + [u for u in units for _ in range(nics)] + units
     group_ += [inferred.unit[f] if inferred.unit[f] >= 0 else i for i, f in enumerate(leaves)] + [-1] * above

@@ -104,7 +104,7 @@ def machine_owners(machine: Inferred, fabric: Fabric) -> dict[str, tuple[int, in
     Raises PlanError for a dump that names devices without GUIDs.
     """
     device = {name: i for i, name in enumerate(device_names(fabric))}
-    known = {dump: device[ours] for ours, dump in fabric_names(machine).items() if ours in device}
+    known = {dump: device[ours] for ours, dump in fabric_names(machine, fabric).items() if ours in device}
     owners: dict[str, tuple[int, int]] = {}
     for node in machine.wiring.nodes:
         at = known.get(label(node))

@@ -39,7 +39,8 @@ def marked_fabric(
     Raises PlanError as `to_fabric` does.
     """
     sound = sound_wiring(machine)
-    fabric, names = to_fabric(sound, catalog, server), fabric_names(sound)
+    fabric = to_fabric(sound, catalog, server)
+    names = fabric_names(sound, fabric)
     nodes = machine.wiring.nodes
     carried: dict[frozenset[tuple[str, int]], float] = {}
     for link in machine.wiring.links:

@@ -178,7 +178,7 @@ def _given_machine(dump: str, server: str | None, routing: str, tables: Path | N
 
         found = Routing("tables", opensm.machine_tables(tables, inferred, fabric)[0])
     lids = {node.lid: name_in_elements(node) for node in wiring.nodes if node.lid}
-    return Given(elements_of(fabric, fabric_names(inferred)), found, lids, Path(dump).name)
+    return Given(elements_of(fabric, fabric_names(inferred, fabric)), found, lids, Path(dump).name)
 
 
 def _network(given: Given, pairs: Files, log: Files, counters: Files, before: Files) -> list[Evidence]:

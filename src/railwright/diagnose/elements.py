@@ -128,7 +128,8 @@ def elements_of(fabric: Fabric | None, names: Mapping[str, str] | None = None) -
     elements.of_server = np.array([elements.add("node", own.get(s, s)) for s in servers], np.int64)
     for server, made in zip(servers, elements.of_server.tolist(), strict=True):
         for host in (server, *host_names(server, fabric.gpus_per_server)):
-            elements.aliases.setdefault(host.casefold(), made)
+            for called_so in (host, own.get(host, host)):
+                elements.aliases.setdefault(called_so.casefold(), made)
     _add_cables(elements, fabric)
     return elements
 

@@ -21,7 +21,12 @@ def host_names(server: str, gpus: int) -> list[str]:
     """Operating systems of one server of so many GPUs: itself, or the trays of a rack."""
     if not is_rack(gpus):
         return [server]
-    return [f"{server}-tray-{i + 1:02d}" for i in range(gpus // TRAY_GPUS)]
+    return [tray_name(server, tray) for tray in range(gpus // TRAY_GPUS)]
+
+
+def tray_name(server: str, tray: int) -> str:
+    """The host that a tray of a rack is, from 0."""
+    return f"{server}-tray-{tray + 1:02d}"
 
 
 def host_of_nic(server: str, nic: int, gpus: int, nics: int) -> tuple[str, int]:
