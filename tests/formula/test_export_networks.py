@@ -123,6 +123,32 @@ def test_legs_of_a_breakout_cable_are_bought_and_counted_as_one_cable():
     assert count(near, SHIPPED).optics == 2 * 11
 
 
+@pytest.mark.parametrize(
+    "f", [inband(41), built(8, "dual-plane"), built(40, "rail-optimised", "dgx-h100", "sn5600", breakout=2)]
+)
+def test_netbox_has_every_interface_that_a_cable_ends_in(f):
+    """Leaves whose ports are split are of a type of their own beside spines of the same switch."""
+    files = export.render(f, "netbox")
+    interfaces = {}
+    for name, text in files.items():
+        if name.startswith("device-types/"):
+            model = re.search(r"^model: '?\"?([^'\"\n]*)", text, re.MULTILINE)[1]
+            interfaces[model] = dict(re.findall(r"name: '?\"?([^'\"\n]*)'?\"?\n    type: (\S+)", text))
+    type_of = {r["name"]: r["device_type"] for r in rows(files["devices.csv"])}
+    for cable in rows(files["cables.csv"]):
+        for side in "ab":
+            assert cable[f"side_{side}_name"] in interfaces[type_of[cable[f"side_{side}_device"]]]
+
+
+def test_netbox_types_an_interface_by_what_it_runs_at():
+    """Parts of a split port, its uplinks, and a NIC of 400 Gb/s as two ports of 200."""
+    leaf = export.render(inband(41), "netbox")["device-types/sn4600c-ports-split-in-4.yaml"]
+    assert leaf.count("25gbase-x-sfp28") == 11 * 4
+    assert leaf.count("100gbase-x-qsfp28") == 64 - 11
+    planes = export.render(built(8, "dual-plane"), "netbox")["device-types/dgx-h100.yaml"]
+    assert planes.count("infiniband-hdr") + planes.count("200gbase") == 16
+
+
 def test_every_leg_is_a_row_of_the_schedule():
     """An installer labels both ends of a leg."""
     schedule = rows(export.render(inband(41), "cable-schedule")["cables.csv"])

@@ -12,7 +12,7 @@ import re
 from railwright.catalog.parts import Server, Switch
 from railwright.export.sheet import SWITCH_KINDS, Sheet, csv_text
 from railwright.export.yamltext import quoted
-from railwright.fabric.graph import Kind
+from railwright.fabric.graph import Kind, Role
 
 # Names that NetBox's own library gives makers, where capitals do not say it all.
 _MAKERS = {"nvidia": "NVIDIA", "amd": "AMD", "aws": "AWS", "hpe": "HPE", "generic": "Generic"}
@@ -74,11 +74,11 @@ def interface(sheet: Sheet, device: int, port: int) -> str:
 
 
 def _device_types(sheet: Sheet, makers: dict[str, str]) -> dict[str, str]:
-    """One file per part; two tiers of the same switch share one."""
+    """One file per part; two tiers of the same switch share one, unless ports of the leaves are split."""
     files = {}
     technology = leaf.technology if (leaf := sheet.switch(Kind.LEAF)) else "ethernet"
     for role, maker in makers.items():
-        part, name = _part(sheet, role), sheet.part_name(role)
+        part, name = _part(sheet, role), _model(sheet, role)
         lines = [
             f"manufacturer: {quoted(maker)}",
             f"model: {quoted(name)}",
@@ -89,19 +89,40 @@ def _device_types(sheet: Sheet, makers: dict[str, str]) -> dict[str, str]:
         lines += ["is_full_depth: true", "interfaces:"]
         if role == "server":
             nic = sheet.nic
-            type_ = _interface_type(technology, nic.rate if nic else _node_rate(sheet))
-            ports = [f"nic-{n} port {p + 1}" for n in range(sheet.nics) for p in range(sheet.nic_ports)]
+            rate = nic.rate * nic.ports / max(nic.ports, sheet.nic_ports) if nic else _node_rate(sheet)
+            type_ = _interface_type(technology, rate)
+            names = (f"nic-{n} port {p + 1}" for n in range(sheet.nics) for p in range(sheet.nic_ports))
+            ports = dict.fromkeys(names, type_)
         else:
-            kind = Kind[role.upper()]
-            switch = sheet.switch(kind)
-            rate = switch.rate if switch else _node_rate(sheet)
-            type_ = _interface_type(switch.technology if switch else technology, rate)
-            most = max(sheet.ports[int(d)] for d in sheet.fabric.devices(kind))
-            ports = [f"port {p + 1}" for p in range(most)]
-        for port in ports:
+            ports = _switch_ports(sheet, Kind[role.upper()], technology)
+        for port, type_ in ports.items():
             lines += [f"  - name: {quoted(port)}", f"    type: {type_}"]
         files[f"device-types/{_slug(name)}.yaml"] = "\n".join(lines) + "\n"
     return files
+
+
+def _switch_ports(sheet: Sheet, kind: Kind, technology: str) -> dict[str, str]:
+    """Interfaces of a tier's switches and their types; of a port that is split on some, its parts."""
+    switch, split = sheet.switch(kind), sheet.fabric.breakout if kind is Kind.LEAF else 1
+    rate = switch.rate if switch else _node_rate(sheet)
+    technology = switch.technology if switch else technology
+    whole = _interface_type(technology, rate)
+    most = max(sheet.ports[int(d)] for d in sheet.fabric.devices(kind))
+    if split == 1:
+        return {f"port {p + 1}": whole for p in range(most)}
+    part = _interface_type(technology, rate / split if switch else rate)
+    legs = {(c.port_b - 1) // split for c in sheet.pulled if c.role == Role.NODE_LEAF}
+    return {
+        f"port {p + 1}": part if p // split in legs else whole
+        for p in range(most)
+        if p // split in legs or p % split == 0
+    }
+
+
+def _model(sheet: Sheet, role: str) -> str:
+    """Name of a device's type: a switch whose ports are split has other interfaces than a whole one."""
+    name, split = sheet.part_name(role), sheet.fabric.breakout
+    return f"{name}, ports split in {split}" if role == "leaf" and split > 1 else name
 
 
 def _devices(sheet: Sheet, makers: dict[str, str], site: str) -> str:
@@ -110,7 +131,7 @@ def _devices(sheet: Sheet, makers: dict[str, str], site: str) -> str:
         rows += [(sheet.names[d], kind.name.lower()) for d in sheet.fabric.devices(kind).tolist()]
     return csv_text(
         ("name", "role", "manufacturer", "device_type", "site", "status"),
-        [(name, role, makers[role], sheet.part_name(role), site, "planned") for name, role in rows],
+        [(name, role, makers[role], _model(sheet, role), site, "planned") for name, role in rows],
     )
 
 
