@@ -18,7 +18,7 @@ from railwright.diagnose.dmesg import dmesg_evidence, read_dmesg
 from railwright.diagnose.elements import device_called
 from railwright.diagnose.grouplogs import GroupRate, group_evidence
 from railwright.diagnose.links import link_evidence
-from railwright.diagnose.pairs import pair_evidence, read_pairs
+from railwright.diagnose.pairs import gpu_called, pair_evidence, read_pairs
 from railwright.diagnose.steps import read_steps, step_evidence
 from railwright.export import render
 from railwright.fabric import Kind, build
@@ -100,6 +100,30 @@ def test_trays_of_a_dumped_rack_are_parts_of_one_server(tmp_path):
     nic = device_called(elements, "server-02-tray-03/mlx5_1")
     assert nic == fabric.devices(Kind.NIC)[72 + 2 * 4 + 1]
     assert elements.place_of_rank(143)[2] == elements.find("server-02", "node")
+
+
+@pytest.mark.parametrize("hosts", ["drawn", "dumped"])
+def test_a_tray_numbers_its_own_four_gpus(hosts):
+    """'HOST/3' of a matrix is the fourth GPU of that tray, not of its rack; a log of two trays is about them.
+    Pairs of trays of two racks in nccl-tests, of which those with tray 5 of rack 1 are slow: what is common
+    to them is one of its four NICs, not of its rack's 72."""
+    catalog = load_catalog()
+    compute = ComputeNetwork(family="rack-rails", switch="q3400-ra", nics_per_tray=4)
+    drawn = build(Cluster(servers=2, server="gb300-nvl72", compute=compute), catalog)
+    names = {f"server-01-tray-{i + 1:02d}": f"r1n{i + 1}" for i in range(18)} if hosts == "dumped" else {}
+    elements = elements_of(drawn, names)
+    one = [names.get(f"server-01-tray-{i:02d}", f"server-01-tray-{i:02d}") for i in range(1, 19)]
+    assert (gpu_called(elements, f"{one[4]}/3"), gpu_called(elements, "server-02-tray-18/0")) == (19, 140)
+    assert elements.gpus_of("server-02") == range(72, 144)
+    groups = [
+        GroupRate(f"{a}-{b}.log", "all_reduce", 8, (one[a], f"server-02-tray-{(a + b) % 18 + 1:02d}"),
+                  90e9 * (0.6 if a == 4 else 1.0))
+        for a in range(18) for b in range(2)
+    ]  # fmt: skip
+    result = diagnose(elements, group_evidence(elements, STATIC, groups), STATIC)
+    assert len(result.faults) == 1
+    slow = {name.split(" port ")[0] for name, kind, _ in result.faults[0].alternatives if kind != "gpu"}
+    assert {name for name in slow if "/nic-" in name} == {f"server-01/nic-{i}" for i in range(16, 20)}
 
 
 @needs_samples

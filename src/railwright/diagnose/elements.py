@@ -15,7 +15,7 @@ from railwright.diagnose.constants import rate, slows
 from railwright.errors import RailwrightError, nearest
 from railwright.fabric.graph import Fabric, Kind, Role, server_name
 from railwright.fabric.names import device_names
-from railwright.fabric.trays import host_names
+from railwright.fabric.trays import TRAY_GPUS, host_names
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -34,6 +34,7 @@ class Elements:
     of_cable    (C,) element of each cable that can be pulled, -1 for lanes inside servers
     of_server   (servers,) the node element
     aliases     other spellings -> element: names of the drawing, 'host', 'host/adapter', trays, GUIDs
+    trays       host that is a tray of a rack -> which of it, from 0
     """
 
     fabric: Fabric | None = None
@@ -43,6 +44,7 @@ class Elements:
     of_cable: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
     of_server: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
     aliases: dict[str, int] = field(default_factory=dict)
+    trays: dict[str, int] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.kind)
@@ -89,6 +91,15 @@ class Elements:
             return None
         return int(np.flatnonzero(self.of_server == found)[0]) if found in self.of_server else None
 
+    def gpus_of(self, host: str) -> range | None:
+        """GPUs of the host that is called so, of a tray its own; or None."""
+        server = self.server_of(host)
+        if self.fabric is None or server is None:
+            return None
+        per, tray = self.fabric.gpus_per_server, self.trays.get(host.strip().casefold())
+        first = server * per + (tray or 0) * TRAY_GPUS
+        return range(first, first + (per if tray is None else TRAY_GPUS))
+
     def place_of_rank(self, number: int) -> tuple[int, int, int] | None:
         """(gpu, nic, node) elements of a rank placed server by server; None without a fabric or beyond it."""
         fabric = self.fabric
@@ -127,9 +138,12 @@ def elements_of(fabric: Fabric | None, names: Mapping[str, str] | None = None) -
     servers = [server_name(s) for s in range(fabric.num_servers)]
     elements.of_server = np.array([elements.add("node", own.get(s, s)) for s in servers], np.int64)
     for server, made in zip(servers, elements.of_server.tolist(), strict=True):
-        for host in (server, *host_names(server, fabric.gpus_per_server)):
-            for called_so in (host, own.get(host, host)):
-                elements.aliases.setdefault(called_so.casefold(), made)
+        elements.aliases.setdefault(server.casefold(), made)
+        hosts = host_names(server, fabric.gpus_per_server)
+        for tray, host in enumerate(hosts if len(hosts) > 1 else ()):
+            for called_so in (host.casefold(), own.get(host, host).casefold()):
+                elements.aliases.setdefault(called_so, made)
+                elements.trays[called_so] = tray
     _add_cables(elements, fabric)
     return elements
 

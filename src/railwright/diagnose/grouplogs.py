@@ -64,7 +64,7 @@ def group_evidence(
     expected  bus bandwidth to hold all of them against instead [byte/s]
     A ring is as fast as its slowest link, so any element of it may be the one.
     """
-    fabric = need_fabric(elements)
+    need_fabric(elements)
     notes: list[str] = []
     kinds: dict[tuple[str, int, int], list[GroupRate]] = {}
     for group in groups:
@@ -81,8 +81,7 @@ def group_evidence(
             continue
         usual = expected if expected is not None else float(np.median([g.busbw for g in like]))
         for group in like:
-            servers = [_server(elements, host, group.file) for host in group.hosts]
-            src, dst = _ring(servers, fabric.gpus_per_server)
+            src, dst = _ring([_gpus(elements, host, group.file) for host in group.hosts])
             crossing = crossed(elements, routing, src, dst)
             parts.append(_as_one(crossing, len(y)))
             y.append(max(math.log(max(group.busbw, 1e-9) / usual), DEAD))
@@ -103,15 +102,10 @@ def group_evidence(
     )
 
 
-def _ring(servers: Sequence[int], per: int) -> tuple[np.ndarray, np.ndarray]:
-    """GPU to the same GPU of the next server, on all rails; inside one server each to the next GPU."""
-    rails = np.arange(per)
-    if len(servers) == 1:
-        return servers[0] * per + rails, servers[0] * per + np.roll(rails, -1)
-    after = [*servers[1:], servers[0]]
-    src = np.concatenate([s * per + rails for s in servers])
-    dst = np.concatenate([s * per + rails for s in after])
-    return src, dst
+def _ring(hosts: Sequence[range]) -> tuple[np.ndarray, np.ndarray]:
+    """GPU to the same GPU of the next host, on all rails; on one host each to the next GPU."""
+    src = np.concatenate([np.array(gpus) for gpus in hosts])
+    return src, np.roll(src, -1 if len(hosts) == 1 else -len(hosts[0]))
 
 
 def _as_one(crossing: Crossed, number: int) -> Crossed:
@@ -122,8 +116,8 @@ def _as_one(crossing: Crossed, number: int) -> Crossed:
     return Crossed(np.full(len(key), number), key // 3, key % 3, weight)
 
 
-def _server(elements: Elements, host: str, file: str) -> int:
-    found = elements.server_of(host)
+def _gpus(elements: Elements, host: str, file: str) -> range:
+    found = elements.gpus_of(host)
     if found is None:
         fail(Path(file), 0, f"host '{host}' is no server of this machine; servers are like "
              f"'{elements.name[int(elements.of_server[0])]}'")  # fmt: skip

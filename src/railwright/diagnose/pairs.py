@@ -118,9 +118,9 @@ def gpu_called(elements: Elements, name: str, file: str = "", line: int = 0) -> 
         if len(users):
             return int(users[0])
     host, _, local = text.rpartition("/")
-    server = elements.server_of(host) if host else None
-    if server is not None and local.isdigit() and int(local) < fabric.gpus_per_server:
-        return server * fabric.gpus_per_server + int(local)
+    gpus = elements.gpus_of(host) if host else None
+    if gpus is not None and local.isdigit() and int(local) < len(gpus):
+        return gpus[int(local)]
     known = [elements.name[e] for e in elements.of_device[fabric.nic_of_gpu].tolist()]
     hint = nearest(text, known[:5000]) or f"; the machine's are like '{known[0]}'"
     raise SpecError([Mistake(file, line, 0, "", f"'{text}' is no GPU or NIC of this machine{hint}")])
