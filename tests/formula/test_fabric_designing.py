@@ -67,6 +67,19 @@ def test_a_spare_spine_is_a_spare_of_few():
     assert (rails.counts.leaves, rails.plan.spines_per_plane, rails.plan.leaf_spine_links) == (40, 4, 9)
 
 
+def test_racks_share_leaves_where_each_spans_several_anyway():
+    """80 NVL72 at 3:1: a leaf of 64 ports has 48 down, so that a rack alone takes two leaves of 36, and five
+    racks take eight of 45.  A server of 8 NICs stays on one leaf, though more would fit that are spread."""
+    wanted = {"oversubscription": 3, "spines_lost": 2, "families": ("fat-tree",)}
+    (racks,) = offered(5760, "gb200-nvl72", **wanted)
+    assert (racks.network.servers_per_group, racks.counts.leaves, racks.counts.switches) == (5, 128, 230)
+    alone = racks.network.model_copy(update={"servers_per_group": 1})
+    one_each = Cluster(servers=80, server="gb200-nvl72", compute=alone)
+    assert fabric.size(fabric.order(one_each, CATALOG)).switches == 286
+    (servers,) = offered(1952, "mi300x-8", **wanted)
+    assert (servers.plan.leaves_per_group, servers.plan.servers_per_group) == (1, 5)
+
+
 def test_groups_stay_full_where_that_is_least():
     """1,024 GPUs fill leaves of 32 and spines of 64: nothing is smaller."""
     assert all(o.network.servers_per_group is None for o in offered(1024))

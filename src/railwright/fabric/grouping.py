@@ -13,8 +13,8 @@ from railwright.fabric.building import order, size
 from railwright.fabric.plan import Plan
 from railwright.spec.study import Cluster
 
-FEWEST_GROUP = 32
-"""Group sizes tried below the largest: half of a 64-port leaf's down-ports."""
+TRIED = 32
+"""Group sizes tried below the largest, or above: half of a 64-port leaf's ports."""
 
 
 def best_groups(cluster: Cluster, catalog: Catalog, later: int = 0) -> tuple[Cluster, Plan]:
@@ -23,10 +23,10 @@ def best_groups(cluster: Cluster, catalog: Catalog, later: int = 0) -> tuple[Clu
     later  servers it grows to, whose switches and cables count first; 0: it does not grow
     Raises PlanError, that of the largest groups, where no size works.
     """
-    largest, refusal = _largest(cluster, catalog)
+    usual, refusal = _without_spares(cluster, catalog)
     servers = max(cluster.servers, later)
     found: list[tuple[tuple[int, ...], Cluster, Plan]] = []
-    for each in (None, *_even_sizes(servers, largest)):
+    for each in (None, *_sizes(servers, usual)):
         compute = cluster.compute.model_copy(update={"servers_per_group": each} if each else {})
         asked = cluster.model_copy(update={"compute": compute})
         try:
@@ -44,31 +44,29 @@ def best_groups(cluster: Cluster, catalog: Catalog, later: int = 0) -> tuple[Clu
     return asked, plan
 
 
-def _largest(cluster: Cluster, catalog: Catalog) -> tuple[int, PlanError | None]:
-    """Servers of the largest groups, and why these do not work; spare spines may be what they lack ports for.
-
-    1 where groups are no choice: given, or all servers under one tier.
-    """
-    refusal = None
+def _without_spares(cluster: Cluster, catalog: Catalog) -> tuple[Plan, PlanError | None]:
+    """Sizes with the largest groups, and why these do not work: for want of ports for spare spines."""
     try:
-        plan = size(order(cluster, catalog))
-    except PlanError as said:
+        return size(order(cluster, catalog)), None
+    except PlanError as refusal:
         if not cluster.compute.spare_spines:
             raise
-        refusal = said
         compute = cluster.compute.model_copy(update={"spare_spines": 0})
-        plan = size(order(cluster.model_copy(update={"compute": compute}), catalog))
-    free = cluster.compute.servers_per_group is None and plan.tiers > 1
-    return plan.servers_per_group if free else 1, refusal
+        return size(order(cluster.model_copy(update={"compute": compute}), catalog)), refusal
 
 
-def _even_sizes(servers: int, largest: int) -> tuple[int, ...]:
-    """Sizes below the largest that fill so many groups evenly, the largest first.
+def _sizes(servers: int, plan: Plan) -> tuple[int, ...]:
+    """Sizes to try beside the usual one; none where groups are no choice, all servers being under one tier.
 
-    Of sizes that make the same number of groups the smallest, which fills them evenly, needs fewest uplinks
-    and leaves most ports for them: whatever spines serve the others serve it.
+    Smaller ones fill so many groups evenly: of sizes that make the same number of groups, that one needs
+    fewest uplinks and leaves most ports for them, so whatever spines serve the others serve it.
+    Larger ones only where a server's NICs are on several leaves anyway (an NVL72): else they would spread it.
     """
-    sizes = {
-        -(-servers // -(-servers // each)) for each in range(max(1, largest - FEWEST_GROUP), largest + 1)
-    }
-    return tuple(sorted(sizes - {largest}, reverse=True))
+    if plan.tiers == 1:
+        return ()
+    usual = plan.servers_per_group
+    tried = range(max(1, usual - TRIED), usual + 1)
+    sizes = {-(-servers // -(-servers // each)) for each in tried}
+    if not plan.rail_leaves and plan.leaves_per_group > 1:
+        sizes |= set(range(usual, min(servers, usual + TRIED) + 1))
+    return tuple(sorted(sizes - {usual}, reverse=True))
