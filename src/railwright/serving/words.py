@@ -11,7 +11,7 @@ from railwright.spec.serving import ServingJob
 from railwright.units import show_time
 
 CHAT_TTFT, CHAT_TPOT = 1.0, 0.050
-"""What the question of most users is: a first token within 1 s, then one in 50 ms."""
+"""What most users ask who promise nothing: a first token within 1 s, then one in 50 ms."""
 
 FULL = 0.99
 """Share of blocks in use from which keys and values count as full."""
@@ -19,11 +19,13 @@ FULL = 0.99
 
 def answer(result: ServingResult, notes: tuple[str, ...] = ()) -> ServingResult:
     """The result with its words; `notes` on the model come last."""
-    words = [_chat(result), _pace(result), result.bottleneck, *_verdict(result), *_memory(result), *notes]
+    kept = _chat(result) if result.slo is None else _verdict(result)
+    words = [kept, _pace(result), result.bottleneck, *_memory(result), *notes]
     return replace(result, words=tuple(words))
 
 
 def _chat(result: ServingResult) -> str:
+    """The answer where nothing is promised."""
     # An answer of one token has no time per token, and so keeps any.
     more = not isnan(result.tpot.mean)
     token = f" and a token takes {show_time(result.tpot.p99)}" if more else ""
@@ -55,20 +57,19 @@ def _pace(result: ServingResult) -> str:
     )
 
 
-def _verdict(result: ServingResult) -> list[str]:
-    if result.slo is None:
-        return []
+def _verdict(result: ServingResult) -> str:
+    """Whether the study's own promises are kept."""
     missed = [p for p in result.promises if not p.kept]
-    if not missed:
-        return [f"The SLO is kept: {100 * (result.good or 0):.1f} % of requests meet all of it."]
-    parts = ", ".join(
+    # Answers of one token have no time per token; the promise of it is kept and has no figure.
+    told = ", ".join(
         f"{p.what} is {show_time(p.value)} at p{p.percentile:g} of {show_time(p.bound)} promised"
-        for p in missed
+        for p in missed or result.promises
+        if p.value > 0.0
     )
-    return [
-        f"The SLO is missed: {parts}; {100 * (result.good or 0):.1f} % of requests meet all of it, "
-        f"{result.goodput or 0:.3g} a second."
-    ]
+    meet = f"{100 * (result.good or 0):.1f} % of requests meet all of it"
+    if missed:
+        return f"No, the SLO is missed: {told}; {meet}, {result.goodput or 0:.3g} a second."
+    return f"Yes, the SLO is kept: {f'{told}; ' if told else ''}{meet}."
 
 
 def _memory(result: ServingResult) -> list[str]:
