@@ -202,6 +202,13 @@ def check_layout(job: ServingJob, arch: Transformer, layout: ServingLayout) -> N
         raise PlanError(
             f"{job.name}: layout.pipeline is {layout.pipeline}, but {arch.name} has {arch.layers} layers."
         )
+    load = job.expert_imbalance or 1.0
+    if arch.is_moe and load > (most := arch.experts / arch.experts_per_token):
+        raise PlanError(
+            f"{job.name}: expert_imbalance is {load:g}, but the experts of {arch.name} on a GPU get at most "
+            f"every token once, {arch.experts} / {arch.experts_per_token} = {most:g} times the mean; "
+            f"give 1 to {most:g}."
+        )
 
 
 def _drafts(job: ServingJob, stage: Stage) -> Stage:
