@@ -155,6 +155,22 @@ def test_the_study_s_own_promises_are_the_answer():
     assert nothing.words[0].startswith("Yes: within 1 s to the first token")
 
 
+def test_tokens_while_the_load_lasts_are_the_rates_where_it_is_kept_up_with():
+    # 4 requests/s of 64 tokens are 256 tokens/s, however long the last answer keeps the run open.
+    def asked(rate: float, **client) -> ServingJob:
+        sent = Client(kind="constant", rate=rate, requests=80, input=512, output=64, **client)
+        return job(prefill=0, replicas=1, client=sent)
+
+    kept = serve(asked(4.0), MODEL, machine(1))
+    assert kept.throughput.lasting == pytest.approx(256)
+    assert kept.throughput.output_tokens < 0.99 * 256
+    assert kept.joules_per_token == pytest.approx(kept.power / 256)
+    # A rate that is far too high, or that waits for others, says nothing: what was measured counts.
+    for other in (asked(4000.0), asked(4.0, concurrency=1), job(prefill=0, replicas=1)):
+        done = serve(other, MODEL, machine(1)).throughput
+        assert done.lasting == done.output_tokens
+
+
 def test_a_replica_lost_costs_the_tail():
     from railwright.serving.fleet import Outage
 

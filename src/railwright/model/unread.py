@@ -145,7 +145,7 @@ def _odd_activation(keys: Keys) -> tuple[str, ...]:
 
 def _odd_words(keys: Keys) -> tuple[str, ...]:
     """Words that choose a kernel or a tensor, misspelt: a letter or two of a known one."""
-    said = [("topk_method", keys.raw("topk_method"), ROUTINGS)]
+    said: list[tuple[str, Any, tuple[str, ...]]] = [("topk_method", keys.raw("topk_method"), ROUTINGS)]
     for key in ("rope_parameters", "rope_scaling"):
         whole = keys.raw(key)
         given = whole if isinstance(whole, dict) else {}

@@ -149,7 +149,7 @@ def summarise(
     chosen = counted(run)
     first, each, whole = ttft(run)[chosen], tpot(run)[chosen], end_to_end(run)[chosen]
     each = each[~np.isnan(each)]
-    done = throughput(run)
+    done = throughput(run, job.client.open_rate)
     good = float(within(run, job.slo)[chosen].mean()) if job.slo else None
     gpus = job.layout.gpus * job.replicas
     gpus += job.prefill.layout.gpus * job.prefill.replicas if job.prefill else 0

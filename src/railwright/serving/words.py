@@ -13,6 +13,9 @@ from railwright.units import show_time
 CHAT_TTFT, CHAT_TPOT = 1.0, 0.050
 """What most users ask who promise nothing: a first token within 1 s, then one in 50 ms."""
 
+WORTH_SAYING = 1.05
+"""Output tokens while the load lasts over those of the whole run, from which both are said."""
+
 FULL = 0.99
 """Share of blocks in use from which keys and values count as full."""
 
@@ -53,7 +56,19 @@ def _pace(result: ServingResult) -> str:
         )
     return (
         f"{replicas} on {result.gpus} {result.gpu} give {result.tokens_per_second:,.0f} output tokens/s, "
-        f"{result.tokens_per_second_per_gpu:,.0f} per GPU, from {result.throughput.requests:.3g} requests/s."
+        f"{result.tokens_per_second_per_gpu:,.0f} per GPU, from {result.throughput.requests:.3g} requests/s"
+        f"{_while_it_lasts(result)}."
+    )
+
+
+def _while_it_lasts(result: ServingResult) -> str:
+    """Where the ends of a finite run are in its mean, what it gives between them."""
+    done = result.throughput
+    if done.lasting < WORTH_SAYING * done.output_tokens:
+        return ""
+    return (
+        f" over {result.requests:,} requests, from the first sent to the last answered; while the load lasts "
+        f"{done.lasting:,.0f} output tokens/s, {done.lasting / result.gpus:,.0f} per GPU"
     )
 
 

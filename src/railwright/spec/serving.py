@@ -86,6 +86,11 @@ class Client(Section):
     )
     seed: Annotated[int, Field(ge=0)] = Field(default=0, description="seed of gaps and lengths")
 
+    @property
+    def open_rate(self) -> float | None:
+        """At which requests come whether or not others are answered [1/s]; None where they wait."""
+        return self.rate if self.kind in ("poisson", "constant") and self.concurrency is None else None
+
 
 class Slo(Section):
     """What users are promised; a request that misses any of it is no goodput."""
