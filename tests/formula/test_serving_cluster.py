@@ -179,3 +179,18 @@ def test_a_replica_lost_costs_the_tail():
     hurt = serve(asked, MODEL, machine(1), outages=[Outage(0, 1.0, 4.0)])
     assert hurt.cache.preemptions > 0
     assert hurt.end_to_end.p99 > sound.end_to_end.p99
+    # Room there is: what was lost was with the replica.
+    assert hurt.words[-1] == f"{hurt.cache.preemptions} requests lost with a replica computed again."
+    assert not any("do not fit" in word for word in hurt.words)
+
+
+def test_requests_longer_than_an_engine_takes_are_told():
+    # 40 of 2,048 + 128 tokens: beyond a max_length they are refused, beyond the model's positions noted.
+    asked = job(prefill=0, replicas=1, max_length=2048)
+    with pytest.raises(PlanError, match=r"40 of 40 requests are longer, up to 2,176 .* max_length of 2,048"):
+        serve(asked, MODEL, machine(1))
+    short = replace(MODEL, max_positions=2048)
+    open_ended = asked.model_copy(update={"max_length": None})
+    assert "than the 2,048 positions of llama-3.1-70b" in serve(open_ended, short, machine(1)).words[-1]
+    extended = asked.model_copy(update={"max_length": 4096})
+    assert not any("positions" in word for word in serve(extended, short, machine(1)).words)

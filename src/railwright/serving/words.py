@@ -8,7 +8,7 @@ from math import isnan
 from railwright.serving.result import Parts, ServingResult
 from railwright.serving.simulate import Run
 from railwright.spec.serving import ServingJob
-from railwright.units import show_time
+from railwright.units import number, show_time
 
 CHAT_TTFT, CHAT_TPOT = 1.0, 0.050
 """What most users ask who promise nothing: a first token within 1 s, then one in 50 ms."""
@@ -88,6 +88,8 @@ def _verdict(result: ServingResult) -> str:
 
 
 def _memory(result: ServingResult) -> list[str]:
+    if result.cache.preemptions and result.run.fleet.outages and result.cache.peak < FULL:
+        return [f"{number(result.cache.preemptions, 'request')} lost with a replica computed again."]
     if result.cache.preemptions:
         return [
             f"Keys and values do not fit: {result.cache.preemptions} times a request was preempted and "
