@@ -93,6 +93,18 @@ def test_a_profile_with_a_mistake(tmp_path: Path, text: str, said: str) -> None:
         ("{name: a, model: llama-3.1-8b, client: {kind: poisson}}", "client.rate: missing"),
         ("{name: a, model: llama-3.1-8b}", "client.concurrency: missing"),
         (
+            "{name: a, model: llama-3.1-8b, client: {concurrency: 8, rate: 4}}",
+            "client.rate: is not read by a client of kind 'closed-loop'; write kind: poisson",
+        ),
+        (
+            "{name: a, model: llama-3.1-8b, client: {kind: constant, rate: 4, burstiness: 0.3}}",
+            "client.burstiness: is not read by a client of kind 'constant'; write kind: poisson",
+        ),
+        (
+            "{name: a, model: llama-3.1-8b, client: {concurrency: 8, speed: 2}}",
+            "client.speed: is not read by a client of kind 'closed-loop'; write kind: trace",
+        ),
+        (
             "{name: a, model: llama-3.1-8b, layout: {tensor: 8, expert: 3}, client: {concurrency: 1}}",
             "layout.expert: 3 does not divide tensor x attention_data = 8",
         ),
