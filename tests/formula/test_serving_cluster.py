@@ -184,6 +184,12 @@ def test_a_replica_lost_costs_the_tail():
     assert not any("do not fit" in word for word in hurt.words)
 
 
+def test_an_imbalance_that_nothing_reads_is_told():
+    told = serve(job(prefill=0, replicas=1, expert_imbalance=2.0), MODEL, machine(1)).words[-1]
+    assert told.startswith("expert_imbalance does nothing while layout.expert is 1")
+    assert "expert_imbalance" not in serve(job(prefill=0, replicas=1), MODEL, machine(1)).words[-1]
+
+
 def test_requests_longer_than_an_engine_takes_are_told():
     # 40 of 2,048 + 128 tokens: beyond a max_length they are refused, beyond the model's positions noted.
     asked = job(prefill=0, replicas=1, max_length=2048)

@@ -152,6 +152,14 @@ def _beyond_positions(job: ServingJob, arch: Transformer, work: Workload) -> tup
     )
 
 
+def _idle_imbalance(job: ServingJob) -> tuple[str, ...]:
+    """Of an imbalance between GPUs that all work on all experts, as training says it."""
+    layouts = (job.layout, *([job.prefill.layout] if job.prefill else []))
+    if (job.expert_imbalance or 1.0) == 1.0 or any(one.expert > 1 for one in layouts):
+        return ()
+    return ("expert_imbalance does nothing while layout.expert is 1: every GPU works on all experts.",)
+
+
 def check_replicas(job: ServingJob, arch: Transformer, machine: Machine) -> None:
     """Raise PlanError, as `serve` does, for replicas that do not fit the cluster, layouts the model cannot be
     cut into, and a model that does not fit into memory."""
@@ -220,7 +228,7 @@ def summarise(
         run,
         kernel_sources(job, arch, machine.gpu, engine),
     )
-    return answer(result, (*_beyond_positions(job, arch, run.work), *arch.notes))
+    return answer(result, (*_beyond_positions(job, arch, run.work), *_idle_imbalance(job), *arch.notes))
 
 
 def typical_step(job: ServingJob, arch: Transformer, machine: Machine, run: Run) -> StepParts | None:
