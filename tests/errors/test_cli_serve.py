@@ -41,7 +41,9 @@ def test_a_job_is_answered_on_paper_and_in_files(tmp_path):
     assert status == 0, said
     assert "time to first token" in said
     assert "1 s at p99: kept" in said
-    assert "The SLO is kept: 100.0 % of requests meet all of it." in said
+    assert "Yes, the SLO is kept: TTFT is " in said
+    assert " at p99 of 1 s promised" in said
+    assert "; 100.0 % of requests meet all of it." in said
     read = json.loads(figures.read_text())
     assert (read["requests"], read["gpus"], read["slo_kept"]) == (12, 1, True)
     assert abs(sum(read["ttft_parts_seconds"].values()) - read["ttft_seconds"]["mean"]) < 1e-9

@@ -186,6 +186,27 @@ def test_an_activation_that_nobody_knows_is_noted_with_the_nearest():
     assert note.startswith("hidden_act: 'sillu' is no activation that we know; did you mean 'silu'")
 
 
+def test_the_activation_of_a_model_with_mamba_layers_is_read_too():
+    (note,) = read({**LLAMA, "mlp_hidden_act": "rellu2"}).notes
+    assert note.startswith("mlp_hidden_act: 'rellu2' is no activation that we know; did you mean 'relu2'")
+
+
+def test_a_misspelt_word_that_chooses_a_kernel_or_a_tensor_is_noted():
+    # YaRN's positions have a kernel of their own, noaux_tc is a bias of the router.
+    (note,) = read(rope_scaling={"factor": 8.0, "rope_type": "yarm"}).notes
+    assert note.startswith("rope_scaling.rope_type: 'yarm' is read as none of default, ")
+    assert note.endswith("; did you mean 'yarn'?")
+    (note,) = read(DEEPSEEK, topk_method="noaux_ct").notes
+    assert note.startswith("topk_method: 'noaux_ct' is read as none of greedy, ")
+    (note,) = read(rope_parameters={"full_attention": {"rope_type": "yarnn"}}).notes
+    assert note.startswith("rope_parameters.full_attention.rope_type: 'yarnn'")
+
+
+@pytest.mark.parametrize("kind", ["su", "proportional", "llama3", "default"])
+def test_words_of_others_are_no_misspelt_ones(kind):
+    assert read(rope_scaling={"factor": 8.0, "rope_type": kind}).notes == ()
+
+
 def test_a_window_in_a_family_without_is_noted():
     (note,) = read(sliding_window=4096).notes
     assert note == "sliding_window: 4096 is not read: 'llama' has no windows."

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from railwright.errors import PlanError, SpecError
+from railwright.model import load_model
 from railwright.serving.profiles import engine_of
 from railwright.serving.step import step_parts, tabulate
 from railwright.spec import load_study_text
@@ -31,6 +32,14 @@ def test_a_cut_that_does_not_divide() -> None:
         tabulate(job(tensor=7), arch(), machine())
     with pytest.raises(PlanError, match=r"layout\.expert is 2, but llama-3\.1-70b has no experts"):
         tabulate(job(layout=ServingLayout(tensor=8, expert=2)), arch(), machine())
+
+
+def test_experts_that_get_more_tokens_than_there_are() -> None:
+    # Mixtral: 2 of 8 experts for a token, so that no GPU's get more than all tokens, 4 times the mean.
+    asked = job(model="mixtral-8x7b", expert_imbalance=5.0, layout=ServingLayout(tensor=8, expert=8))
+    with pytest.raises(PlanError, match=r"expert_imbalance is 5, .* 8 / 2 = 4 times the mean; give 1 to 4"):
+        tabulate(asked, load_model("mixtral-8x7b"), machine())
+    tabulate(asked.model_copy(update={"expert_imbalance": 4.0}), load_model("mixtral-8x7b"), machine())
 
 
 def test_a_replica_larger_than_the_cluster() -> None:
@@ -83,6 +92,18 @@ def test_a_profile_with_a_mistake(tmp_path: Path, text: str, said: str) -> None:
     [
         ("{name: a, model: llama-3.1-8b, client: {kind: poisson}}", "client.rate: missing"),
         ("{name: a, model: llama-3.1-8b}", "client.concurrency: missing"),
+        (
+            "{name: a, model: llama-3.1-8b, client: {concurrency: 8, rate: 4}}",
+            "client.rate: is not read by a client of kind 'closed-loop'; write kind: poisson",
+        ),
+        (
+            "{name: a, model: llama-3.1-8b, client: {kind: constant, rate: 4, burstiness: 0.3}}",
+            "client.burstiness: is not read by a client of kind 'constant'; write kind: poisson",
+        ),
+        (
+            "{name: a, model: llama-3.1-8b, client: {concurrency: 8, speed: 2}}",
+            "client.speed: is not read by a client of kind 'closed-loop'; write kind: trace",
+        ),
         (
             "{name: a, model: llama-3.1-8b, layout: {tensor: 8, expert: 3}, client: {concurrency: 1}}",
             "layout.expert: 3 does not divide tensor x attention_data = 8",

@@ -138,6 +138,7 @@ def test_perf_prints_an_engines_all_reduce():
     [
         (("--topk", "500"), "A token cannot go to 500 of 8 experts; lower topk."),
         (("--imbalance", "0.3"), "imbalance = 0.3 is the busiest rank over the mean"),
+        (("--imbalance", "5"), "imbalance = 5 is more than a rank can get: every token once, 8 / 2 = 4"),
         # a 0 is given, and wrong: not the same as nothing
         (("--topk", "0"), "A layer with topk = 0 moves nothing"),
         (("--ep", "0"), "--ep 0 does not divide the 240 GPUs"),

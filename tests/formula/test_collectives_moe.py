@@ -180,6 +180,8 @@ def test_an_nvl72_rack_is_one_node() -> None:
         ({"topk": 200, "nodes_limit": 1}, "raise nodes_limit to at least 2"),
         ({"nodes_limit": 0}, "nowhere to go"),
         ({"imbalance": 0.5}, "cannot be below 1"),
+        ({"imbalance": 17}, "all that there is, 16 times the mean; give 1 to 16"),
+        ({"imbalance": 40}, "every token once, 256 / 8 = 32 times the mean; give 1 to 32"),
         ({"dispatch_bytes": 3}, "1 (FP8)"),
         ({"tokens": 0}, "moves nothing"),
         ({"kernel": "flux"}, "not a dispatch kernel"),

@@ -160,6 +160,20 @@ def test_names_are_the_engines_own(case: str) -> None:
         assert set(fields) | inner <= set(KNOWN["trtllm"]["fields"])
 
 
+def test_a_draft_model_is_told_to_the_engines() -> None:
+    guess = Speculative(tokens=2, acceptance=0.7, draft="llama-3-8b")
+    client = Client(kind="poisson", rate=2.0, requests=40, input=256, output=32)
+    asked = job("llama-3-8b", 1, client=client, slo=SLO, weights="fp8", speculative=guess)
+    found = search_serving(
+        asked, arch("llama-3-8b"), machine(), ServingSpace({"tensor": (1,)}), gpus=1, front=0
+    )
+    said = export(found, "vllm")
+    assert "; DRAFT: one of llama-3-8b" in said
+    assert '{"method": "draft_model", "model": "DRAFT", "num_speculative_tokens": 2}' in said
+    assert "--speculative-algorithm STANDALONE" in export(found, "sglang")
+    assert "--speculative-draft-model-path DRAFT" in export(found, "sglang")
+
+
 def test_arguments_say_the_layout() -> None:
     """SGLang's tensor size counts attention-data ranks; vLLM's does not."""
     experts = _found("experts")

@@ -6,10 +6,11 @@ from dataclasses import replace
 
 import pytest
 
+from railwright.errors import PlanError
 from railwright.model import count_parameters
 from railwright.serving.memory import engine_memory, kv_token_bytes, weight_bytes
 from railwright.serving.profiles import engines
-from railwright.spec.serving import ServingLayout
+from railwright.spec.serving import ServingLayout, Speculative
 from serving_jobs import arch, job, machine
 
 ONE = ServingLayout()
@@ -62,6 +63,32 @@ def test_nothing_of_the_memory_is_lost_or_found() -> None:
         assert memory.kv + (0 if engines()[name].of_free else beside) == pytest.approx(memory.allowed)
         assert memory.allowed + (beside if engines()[name].of_free else 0) <= memory.capacity
         assert 0 <= memory.kv - memory.kv_tokens * memory.token < engines()[name].block * memory.token
+
+
+def test_a_draft_lies_beside_the_model_with_its_weights_keys_and_values() -> None:
+    def memory(draft: str | None, tokens: int | None = 3):
+        guess = Speculative(tokens=tokens, acceptance=0.5, draft=draft) if tokens else None
+        asked = job(weights="fp8", tensor=2, speculative=guess)
+        return engine_memory(asked, arch(), engines()["vllm-2025"], machine().gpu)
+
+    alone, layer, small = memory(None, None), memory(None), memory("llama-3.1-8b")
+    # Llama 3.1 8B on two GPUs: half of its weights, and 32 layers x 4 heads x 2 x 128 x 2 bytes a token.
+    two = ServingLayout(tensor=2)
+    assert small.weights - alone.weights == weight_bytes(arch("llama-3.1-8b"), "fp8", two)
+    assert small.token - alone.token == 32 * 4 * 2 * 128 * 2
+    # One more layer of its own: one of 80, without embeddings (70.6 billion less 2.1 of ends, over 2 GPUs).
+    assert layer.token == pytest.approx(alone.token * 81 / 80)
+    assert layer.weights - alone.weights == pytest.approx(68.5e9 / 80 / 2, rel=0.01)
+    assert small.kv_tokens < 0.7 * layer.kv_tokens < 0.7 * alone.kv_tokens
+
+
+def test_a_draft_that_does_not_fit_is_told() -> None:
+    guess = Speculative(tokens=3, acceptance=0.5, draft="llama-3.1-70b")
+    asked = job(weights="fp8", tensor=1, speculative=guess)
+    with pytest.raises(
+        PlanError, match=r"llama-3\.1-70b with its draft in fp8 needs 13\d\.\d GiB of weights"
+    ):
+        engine_memory(asked, arch(), engines()["vllm-2025"], machine().gpu)
 
 
 def test_windowed_layers_keep_their_window() -> None:

@@ -159,7 +159,7 @@ def test_imbalance_loads_a_gpu_with_all_tokens_at_most() -> None:
         return step.parts["experts"]
 
     assert experts(1, 3.0) == experts(1, None)
-    assert experts(8, 8.0) == experts(8, 100.0) > experts(8, 3.0) > experts(8, None)
+    assert experts(8, 8.0) == experts(8, 16.0) > experts(8, 3.0) > experts(8, None)
 
 
 def test_layers_with_experts_are_counted_where_they_are() -> None:

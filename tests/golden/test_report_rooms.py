@@ -81,7 +81,7 @@ def test_a_run_costs_what_failures_leave_of_it(files):
 def test_a_million_tokens_cost_their_share_of_a_gpu_hour():
     rooms = result().rooms
     job, way = rooms.serving[0], rooms.money.best
-    hours = 1e6 / job.tokens_per_second_per_gpu / 3600
+    hours = job.gpus * 1e6 / job.throughput.lasting / 3600
     assert rooms.money.served[0].cost(way) == pytest.approx(hours * float(way.per_gpu_hour))
 
 

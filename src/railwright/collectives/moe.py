@@ -94,7 +94,7 @@ def predict_dispatch(
     topk         k experts of each token, of `experts` spread evenly over the ranks of a group
     dispatch_bytes, combine_bytes  of one element; 1 is FP8 with a 4-byte scale per 128 elements
     nodes_limit  domains a token may go to (node-limited routing); None: all
-    imbalance    what the busiest rank moves over the mean, 1 or more
+    imbalance    what the busiest rank moves over the mean, from 1 to all of it (ranks; experts / topk)
     kernel       'nccl': all-to-all of every copy, through `predict`.  'deepep': one copy per domain over
                  RDMA along the rail, fan-out over NVLink.  'deepep-low-latency': every copy straight to its
                  expert's GPU.  'deepep-low-latency-rdma': the same with NVLink switched off.
@@ -249,6 +249,11 @@ def _check(
             raise PlanError(
                 f"{layer.experts} experts cannot be spread evenly over the {len(comm)} ranks of "
                 f"'{comm.name}'; choose a number of experts that is a multiple of {len(comm)}."
+            )
+        if len(comm) and layer.imbalance > len(comm):
+            raise PlanError(
+                f"imbalance = {layer.imbalance:g} is more than one of the {len(comm)} ranks of '{comm.name}' "
+                f"can get: all that there is, {len(comm)} times the mean; give 1 to {len(comm)}."
             )
     everyone = np.concatenate([g.gpus for g in groups])
     if len(groups) > 1 and len(np.unique(everyone)) != len(everyone):

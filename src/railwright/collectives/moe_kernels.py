@@ -60,6 +60,12 @@ class Layer:
                 f"imbalance = {self.imbalance:g} is the busiest rank over the mean, "
                 "which cannot be below 1; give 1 for balanced experts."
             )
+        most = self.experts / self.topk
+        if self.imbalance > most:
+            raise PlanError(
+                f"imbalance = {self.imbalance:g} is more than a rank can get: every token once, "
+                f"{self.experts} / {self.topk} = {most:g} times the mean; give 1 to {most:g}."
+            )
 
 
 @dataclass(frozen=True)

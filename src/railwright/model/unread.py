@@ -30,7 +30,13 @@ _SHARED = (
 )
 _EXTRA = ("num_nextn_predict_layers", "num_mtp_layers", "mtp_num_hidden_layers", "num_mtp_modules")
 _SCORERS = ("ForSequenceClassification", "ForTokenClassification", "ForQuestionAnswering", "ForRewardModel")
-_ACTIVATIONS = ("hidden_act", "hidden_activation", "activation_function")
+_ACTIVATIONS = ("hidden_act", "hidden_activation", "activation_function", "mlp_hidden_act")
+
+ROTATIONS = ("default", "deepseek_yarn", "dynamic", "linear", "llama3", "longrope", "mrope", "yarn")
+"""Kinds of rotary positions: ROPE_INIT_FUNCTIONS of huggingface/transformers 5.24 and older names."""
+
+ROUTINGS = ("greedy", "group_limited_greedy", "noaux_tc")
+"""`topk_method` of DeepSeek's models (modeling_deepseek.py of V2 and V3)."""
 
 ACTIVATIONS = (
     *("gelu", "gelu_10", "gelu_accurate", "gelu_fast", "gelu_new", "gelu_python", "gelu_python_tanh"),
@@ -92,7 +98,8 @@ def notes_of(keys: Keys, outer: Keys) -> tuple[str, ...]:
 
     outer  the whole file, of which `keys` may be the language model
     """
-    found = (*_quantized(keys, outer), *_odd_activation(keys), *_windows(keys), *_extra_layers(keys))
+    odd = (*_odd_activation(keys), *_odd_words(keys))
+    found = (*_quantized(keys, outer), *odd, *_windows(keys), *_extra_layers(keys))
     return (*found, *_headless(outer))
 
 
@@ -133,6 +140,24 @@ def _odd_activation(keys: Keys) -> tuple[str, ...]:
         "the others, by the elements that it reads and writes."
         for key in _ACTIVATIONS
         if isinstance(name := keys.raw(key), str) and name.lower() not in ACTIVATIONS
+    )
+
+
+def _odd_words(keys: Keys) -> tuple[str, ...]:
+    """Words that choose a kernel or a tensor, misspelt: a letter or two of a known one."""
+    said: list[tuple[str, Any, tuple[str, ...]]] = [("topk_method", keys.raw("topk_method"), ROUTINGS)]
+    for key in ("rope_parameters", "rope_scaling"):
+        whole = keys.raw(key)
+        given = whole if isinstance(whole, dict) else {}
+        for below, one in ((key, given), *((f"{key}.{kind}", one) for kind, one in given.items())):
+            if isinstance(one, dict):
+                said += [(f"{below}.{name}", one.get(name), ROTATIONS) for name in ("rope_type", "type")]
+    return tuple(
+        f"{key}: '{word}' is read as none of {', '.join(known)}; did you mean '{meant[0]}'?"
+        for key, word, known in said
+        if isinstance(word, str)
+        and word not in known
+        and (meant := get_close_matches(word, known, n=1, cutoff=0.7))
     )
 
 

@@ -51,11 +51,9 @@ def vllm(found: ServingSearchResult) -> str:
         if job.prefix_cache is not None:
             options["enable-prefix-caching" if job.prefix_cache else "no-enable-prefix-caching"] = True
         if job.speculative is not None:
-            method = "eagle" if job.speculative.draft else "mtp"
+            drafts = '"draft_model", "model": "DRAFT"' if job.speculative.draft else '"mtp"'
             tokens = job.speculative.tokens
-            options["speculative-config"] = (
-                f'\'{{"method": "{method}", "num_speculative_tokens": {tokens}}}\''
-            )
+            options["speculative-config"] = f'\'{{"method": {drafts}, "num_speculative_tokens": {tokens}}}\''
         if role:
             kind = "kv_producer" if role == "prefill" else "kv_consumer"
             options["kv-transfer-config"] = f'\'{{"kv_connector": "NixlConnector", "kv_role": "{kind}"}}\''
@@ -88,7 +86,9 @@ def sglang(found: ServingSearchResult) -> str:
             "disaggregation-mode": role or None,
         }
         if job.speculative is not None:
-            options["speculative-algorithm"] = "EAGLE"
+            named = job.speculative.draft is not None
+            options["speculative-algorithm"] = "STANDALONE" if named else "EAGLE"
+            options["speculative-draft-model-path"] = "DRAFT" if named else None
             options["speculative-num-steps"] = job.speculative.tokens
             options["speculative-eagle-topk"] = 1
             options["speculative-num-draft-tokens"] = job.speculative.tokens + 1
@@ -179,9 +179,14 @@ def _head(found: ServingSearchResult, what: str) -> list[str]:
     said = ", ".join(f"{name} {1e3 * value:.4g} ms" for name, value in values.items())
     return [
         f"# {what}; written by railwright search; MODEL: a checkpoint of {found.result.model} in "
-        f"{found.best.plan.setting.weights}",
+        f"{found.best.plan.setting.weights}{_draft(found)}",
         f"# predicted on {found.best.plan.gpus} {found.result.gpu}, p{found.slo.percentile:g}: {said}",
     ]
+
+
+def _draft(found: ServingSearchResult) -> str:
+    speculative = found.job.speculative
+    return f"; DRAFT: one of {speculative.draft}" if speculative and speculative.draft else ""
 
 
 def _each(role: str, copies: int) -> str:

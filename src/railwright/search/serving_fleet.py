@@ -20,7 +20,7 @@ from railwright.serving.cluster import transfers
 from railwright.serving.fleet import Fleet, Pool, Role, Scheduler, Speculation
 from railwright.serving.memory import engine_memory
 from railwright.serving.metrics import counted, end_to_end, tpot, ttft
-from railwright.serving.predict import scheduler_of
+from railwright.serving.predict import check_lengths, scheduler_of
 from railwright.serving.profiles import Engine, engine_of
 from railwright.serving.simulate import LoopEngine, Run, simulate
 from railwright.serving.step import tabulate
@@ -76,6 +76,7 @@ class Stable:
         """Raises PlanError, or RailwrightError for a trace that cannot be read."""
         engine = engine_of(job)
         work = workload(job.client, job.shared_prefix, folder)
+        check_lengths(job, work)
         caches = engine.prefix_cache if job.prefix_cache is None else job.prefix_cache
         load = Load.of(work, job.client, slo, _speculation(job), caches)
         return cls(job, arch, machine, slo, engine, work, load)

@@ -10,6 +10,7 @@ from railwright.model.architecture import Transformer
 from railwright.model.flops import gate_width
 from railwright.model.pattern import full_layers, layer_kinds, stage_kinds
 from railwright.serving.constants import WIDTH
+from railwright.serving.draft import draft_of
 from railwright.serving.profiles import Engine
 from railwright.spec.serving import ServingJob, ServingLayout, Weights
 from railwright.units import GIB
@@ -23,9 +24,10 @@ ONLY_EXPERTS = ("mxfp4",)
 class EngineMemory:
     """Memory of one GPU of one replica. [byte]
 
-    weights, working, reserve  beside keys and values; working: activations and logits of the largest step
+    weights, working, reserve  beside keys and values; weights: a draft's too; working: activations and logits
+                of the largest step
     kv          what is left for keys and values, of `allowed`;  capacity  of the GPU
-    token       keys and values of one token on one GPU, all layers of its stage
+    token       keys and values of one token on one GPU, all layers of its stage, and a draft's
     kv_tokens   tokens that fit in the replica, over all its attention-data and context ranks
     """
 
@@ -48,7 +50,8 @@ def engine_memory(
     Raises PlanError where the model does not fit, or leaves no room for one request, saying what would do.
     """
     cut = layout or job.layout
-    weights = weight_bytes(arch, job.weights, cut)
+    draft = draft_of(job, arch)
+    weights = _weights(job, arch, draft, cut)
     working = working_bytes(job, arch, engine, gpu, cut)
     fraction = job.memory_fraction or engine.memory_fraction
     reserve = engine.reserve + (engine.reserve_group if cut.gpus > 1 else 0.0)
@@ -59,12 +62,33 @@ def engine_memory(
         allowed = fraction * gpu.hbm_bytes
         room = allowed - weights - working - reserve
     token = kv_token_bytes(arch, job, engine, cut)
+    if draft is not None:
+        token += kv_token_bytes(draft, job, engine, _whole(cut))
     tokens = int(max(room, 0.0) / token) // engine.block * engine.block
     ranks = cut.attention_data * cut.context
     least = engine.block * 2
     if tokens < least:
-        raise PlanError(_too_big(job, arch, gpu, cut, weights, working + reserve, fraction, engine.of_free))
+        beside = working + reserve
+        raise PlanError(_too_big(job, arch, draft, gpu, cut, weights, beside, fraction, engine.of_free))
     return EngineMemory(weights, working, reserve, room, allowed, gpu.hbm_bytes, token, tokens * ranks)
+
+
+def _weights(job: ServingJob, arch: Transformer, draft: Transformer | None, layout: ServingLayout) -> float:
+    """Of the model and of its draft, which lies whole beside the last stage; one more layer of its own has
+    the model's embeddings and LM head. [byte]
+
+    vLLM's v1/worker/gpu_model_runner.py loads the drafter behind the model, before it counts blocks.
+    """
+    own = weight_bytes(arch, job.weights, layout)
+    if draft is None:
+        return own
+    more = weight_bytes(draft, job.weights, _whole(layout))
+    named = job.speculative is not None and job.speculative.draft is not None
+    return own + more - (0.0 if named else end_bytes(draft, _whole(layout)))
+
+
+def _whole(layout: ServingLayout) -> ServingLayout:
+    return layout.model_copy(update={"pipeline": 1})
 
 
 def weight_bytes(arch: Transformer, weights: Weights, layout: ServingLayout) -> float:
@@ -86,9 +110,13 @@ def weight_bytes(arch: Transformer, weights: Weights, layout: ServingLayout) -> 
         shared = matrices * arch.hidden * arch.shared_ffn / layout.tensor
         routed = arch.experts * matrices * arch.hidden * arch.expert_ffn / group
         per += moe * (dense_width * shared + width * routed + plain * arch.hidden * arch.experts)
-    ends = arch.vocab * arch.hidden / layout.tensor * plain
+    return per + end_bytes(arch, layout) + layers * 2 * arch.hidden * plain
+
+
+def end_bytes(arch: Transformer, layout: ServingLayout) -> float:
+    """Embeddings and LM head, in bf16, of the last stage's GPU. [byte]"""
     both = layout.pipeline == 1 and not arch.tied_embeddings
-    return per + ends * (2 if both else 1) + layers * 2 * arch.hidden * plain
+    return arch.vocab * arch.hidden / layout.tensor * 2.0 * (2 if both else 1)
 
 
 def attention_parameters(arch: Transformer, tensor: int) -> float:
@@ -150,6 +178,7 @@ def working_bytes(
 def _too_big(
     job: ServingJob,
     arch: Transformer,
+    draft: Transformer | None,
     gpu: Gpu,
     layout: ServingLayout,
     weights: float,
@@ -159,8 +188,9 @@ def _too_big(
 ) -> str:
     room = gpu.hbm_bytes if of_free else fraction * gpu.hbm_bytes
     missing = weights + beside - room
+    models = f"{arch.name} with its draft" if draft else arch.name
     what = (
-        f"{job.name}: {arch.name} in {job.weights} needs {weights / GIB:.1f} GiB of weights and "
+        f"{job.name}: {models} in {job.weights} needs {weights / GIB:.1f} GiB of weights and "
         f"{beside / GIB:.1f} GiB beside them on each GPU of {layout.gpus}, but the engine may use "
         f"{room / GIB:.1f} GiB of {gpu.name}"
     )
@@ -168,7 +198,7 @@ def _too_big(
         f": {missing / GIB:.1f} GiB too much" if missing > 0 else " and no block of keys and values is left"
     )
     for tensor in (2, 4, 8, 16, 32, 64):
-        smaller = weight_bytes(arch, job.weights, layout.model_copy(update={"tensor": tensor}))
+        smaller = _weights(job, arch, draft, layout.model_copy(update={"tensor": tensor}))
         if tensor > layout.tensor and smaller + beside < 0.9 * room:
             return what + missed + f". Raise layout.tensor to {tensor}, or take narrower weights."
     return what + missed + ". Raise layout.tensor or layout.pipeline, or take narrower weights."

@@ -99,6 +99,10 @@ def within(run: Run, slo: Slo) -> NDArray[np.bool_]:
     return good
 
 
+KEEPING_UP = 0.9
+"""Requests that end over those that come from which they keep up: arrivals at random differ by a tenth."""
+
+
 @dataclass(frozen=True)
 class Throughput:
     """Of the requests that count, from the first of them sent to the last of them over.
@@ -107,6 +111,8 @@ class Throughput:
     requests, prompt_tokens, output_tokens  a second
     busy      share of the time that a replica's GPUs had a step, mean over replicas
     running   requests in a replica's decode step, mean over time of decode steps
+    lasting   output tokens a second while the load lasts: at the client's rate where the fleet keeps up with
+              it, and so without a finite run's first and last requests; else as measured
     """
 
     seconds: float
@@ -115,10 +121,14 @@ class Throughput:
     output_tokens: float
     busy: float
     running: float
+    lasting: float
 
 
-def throughput(run: Run) -> Throughput:
-    """How much the fleet gets done."""
+def throughput(run: Run, rate: float | None = None) -> Throughput:
+    """How much the fleet gets done.
+
+    rate  at which requests come whether or not others are answered [1/s]; None where they wait for others
+    """
     chosen = counted(run)
     seconds = float(run.done[chosen].max() - run.sent[chosen].min())
     log = run.log
@@ -127,14 +137,25 @@ def throughput(run: Run) -> Throughput:
     busy = 0.0
     for v in range(run.fleet.num_replicas):
         busy += _covered(log[run.home[log[:, r.LOG_LANE].astype(int)] == v]) / run.end
+    measured = float(run.work.output[chosen].sum()) / seconds
     return Throughput(
         seconds,
         float(chosen.sum()) / seconds,
         float(run.work.prompt[chosen].sum()) / seconds,
-        float(run.work.output[chosen].sum()) / seconds,
+        measured,
         busy / run.fleet.num_replicas,
         float(np.average(log[decoding, r.LOG_DECODERS], weights=lasted[decoding])) if decoding.any() else 0.0,
+        rate * float(run.work.output[chosen].mean()) if rate is not None and keeps_up(run) else measured,
     )
+
+
+def keeps_up(run: Run) -> bool:
+    """Whether, while the second half of the time of sending passes, about as many requests end as come."""
+    last = float(run.sent.max())
+    half = 0.5 * (float(run.sent.min()) + last)
+    came = int((run.sent > half).sum())
+    ended = int(((run.done > half) & (run.done <= last)).sum())
+    return ended >= KEEPING_UP * came
 
 
 def _covered(log: Floats) -> float:

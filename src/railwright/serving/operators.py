@@ -5,7 +5,7 @@ Legend: K batches by their tokens T (whole replica); t tensor, a attention-data,
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -309,10 +309,6 @@ def plan_pace(stage: Stage, what: str = "") -> float:
     return prompt_pace(stage.place.engine, stage.kernels.gpu, kind)
 
 
-def draft_stage(stage: Stage, draft: Transformer | None) -> Stage:
-    """What drafts tokens for a model: another model on the same GPUs, or one more layer of its own (MTP)."""
-    arch = stage.arch
-    whole = min(arch.full_every + len(arch.whole_layers), 1)
-    own = replace(arch, layers=1, dense_layers=0, expert_layers=(), full_every=whole, whole_layers=())
-    layout = stage.layout.model_copy(update={"pipeline": 1})
-    return Stage(stage.place, stage.job, draft or own, layout)
+def draft_stage(stage: Stage, draft: Transformer) -> Stage:
+    """The GPUs of a stage at work for a draft, which is not cut into stages."""
+    return Stage(stage.place, stage.job, draft, stage.layout.model_copy(update={"pipeline": 1}))

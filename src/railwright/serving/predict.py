@@ -37,6 +37,7 @@ from railwright.serving.table import StepTable
 from railwright.serving.words import answer, bottleneck
 from railwright.spec.serving import ServingJob, ServingLayout, Slo
 from railwright.traffic import Traffic
+from railwright.units import number
 
 Floats = NDArray[np.float64]
 
@@ -67,6 +68,7 @@ def serve(
     profile = engine_of(job)
     try:
         asked = work or workload(job.client, job.shared_prefix, folder)
+        check_lengths(job, asked)
         fleet = fleet_of(job, arch, machine, profile, outages, others, spread_of(asked))
         run = simulate(asked, fleet, engine, job.client.seed)
     except PlanError as refusal:
@@ -117,6 +119,47 @@ def fleet_of(
     return Fleet((prefill, serving), job.router, moved, tuple(outages))
 
 
+def check_lengths(job: ServingJob, work: Workload) -> None:
+    """Raise PlanError for requests beyond the job's own max_length, which engines refuse."""
+    told = _longer(work, job.max_length)
+    if told:
+        raise PlanError(
+            f"{told} max_length of {job.max_length:,} tokens, and the engine refuses them; send shorter ones "
+            "(client.input and client.output), or raise max_length."
+        )
+
+
+def _longer(work: Workload, most: int | None) -> str:
+    """'3 of 40 requests are longer, up to 1,200 tokens of prompt and answer, than', or '' where none is."""
+    whole = work.prompt + work.output
+    if most is None or int(whole.max()) <= most:
+        return ""
+    num = int((whole > most).sum())
+    return (
+        f"{num:,} of {number(len(work), 'request')} {'is' if num == 1 else 'are'} longer, up to "
+        f"{int(whole.max()):,} tokens of prompt and answer, than the"
+    )
+
+
+def _beyond_positions(job: ServingJob, arch: Transformer, work: Workload) -> tuple[str, ...]:
+    """Of requests beyond the model's positions; a max_length says that these are extended."""
+    told = "" if job.max_length else _longer(work, arch.max_positions or None)
+    if not told:
+        return ()
+    return (
+        f"{told} {arch.max_positions:,} positions of {arch.name}: engines refuse them unless positions are "
+        "extended; give the max_length that yours is started with.",
+    )
+
+
+def _idle_imbalance(job: ServingJob) -> tuple[str, ...]:
+    """Of an imbalance between GPUs that all work on all experts, as training says it."""
+    layouts = (job.layout, *([job.prefill.layout] if job.prefill else []))
+    if (job.expert_imbalance or 1.0) == 1.0 or any(one.expert > 1 for one in layouts):
+        return ()
+    return ("expert_imbalance does nothing while layout.expert is 1: every GPU works on all experts.",)
+
+
 def check_replicas(job: ServingJob, arch: Transformer, machine: Machine) -> None:
     """Raise PlanError, as `serve` does, for replicas that do not fit the cluster, layouts the model cannot be
     cut into, and a model that does not fit into memory."""
@@ -149,7 +192,7 @@ def summarise(
     chosen = counted(run)
     first, each, whole = ttft(run)[chosen], tpot(run)[chosen], end_to_end(run)[chosen]
     each = each[~np.isnan(each)]
-    done = throughput(run)
+    done = throughput(run, job.client.open_rate)
     good = float(within(run, job.slo)[chosen].mean()) if job.slo else None
     gpus = job.layout.gpus * job.replicas
     gpus += job.prefill.layout.gpus * job.prefill.replicas if job.prefill else 0
@@ -185,7 +228,7 @@ def summarise(
         run,
         kernel_sources(job, arch, machine.gpu, engine),
     )
-    return answer(result, arch.notes)
+    return answer(result, (*_beyond_positions(job, arch, run.work), *_idle_imbalance(job), *arch.notes))
 
 
 def typical_step(job: ServingJob, arch: Transformer, machine: Machine, run: Run) -> StepParts | None:

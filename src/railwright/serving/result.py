@@ -120,5 +120,5 @@ class ServingResult:
 
     @property
     def joules_per_token(self) -> float:
-        """Energy of an output token at that power [J]."""
-        return self.power / self.throughput.output_tokens
+        """Energy of an output token at that power while the load lasts [J]."""
+        return self.power / self.throughput.lasting

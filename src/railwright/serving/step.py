@@ -9,7 +9,6 @@ import numpy as np
 from railwright.collectives.machine import Machine
 from railwright.errors import PlanError
 from railwright.model.architecture import Transformer
-from railwright.model.hf_config import load_model
 from railwright.serving.attention import (
     beside_prompts,
     decode_attention,
@@ -19,6 +18,7 @@ from railwright.serving.attention import (
     uneven_attention,
 )
 from railwright.serving.constants import kernels_of
+from railwright.serving.draft import draft_of
 from railwright.serving.exchange import Place, gathers, hop_seconds
 from railwright.serving.flash2 import ROWS
 from railwright.serving.held import emptying_seconds
@@ -202,13 +202,19 @@ def check_layout(job: ServingJob, arch: Transformer, layout: ServingLayout) -> N
         raise PlanError(
             f"{job.name}: layout.pipeline is {layout.pipeline}, but {arch.name} has {arch.layers} layers."
         )
+    load = job.expert_imbalance or 1.0
+    if arch.is_moe and load > (most := arch.experts / arch.experts_per_token):
+        raise PlanError(
+            f"{job.name}: expert_imbalance is {load:g}, but the experts of {arch.name} on a GPU get at most "
+            f"every token once, {arch.experts} / {arch.experts_per_token} = {most:g} times the mean; "
+            f"give 1 to {most:g}."
+        )
 
 
 def _drafts(job: ServingJob, stage: Stage) -> Stage:
-    name = job.speculative.draft if job.speculative else None
-    draft = load_model(name) if name else None
-    if draft is not None:
-        check_layout(job, draft, stage.layout.model_copy(update={"pipeline": 1, "expert": 1}))
+    draft = draft_of(job, stage.arch)
+    assert draft is not None
+    check_layout(job, draft, stage.layout.model_copy(update={"pipeline": 1, "expert": 1}))
     return draft_stage(stage, draft)
 
 

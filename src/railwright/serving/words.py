@@ -8,10 +8,13 @@ from math import isnan
 from railwright.serving.result import Parts, ServingResult
 from railwright.serving.simulate import Run
 from railwright.spec.serving import ServingJob
-from railwright.units import show_time
+from railwright.units import number, show_time
 
 CHAT_TTFT, CHAT_TPOT = 1.0, 0.050
-"""What the question of most users is: a first token within 1 s, then one in 50 ms."""
+"""What most users ask who promise nothing: a first token within 1 s, then one in 50 ms."""
+
+WORTH_SAYING = 1.05
+"""Output tokens while the load lasts over those of the whole run, from which both are said."""
 
 FULL = 0.99
 """Share of blocks in use from which keys and values count as full."""
@@ -19,11 +22,13 @@ FULL = 0.99
 
 def answer(result: ServingResult, notes: tuple[str, ...] = ()) -> ServingResult:
     """The result with its words; `notes` on the model come last."""
-    words = [_chat(result), _pace(result), result.bottleneck, *_verdict(result), *_memory(result), *notes]
+    kept = _chat(result) if result.slo is None else _verdict(result)
+    words = [kept, _pace(result), result.bottleneck, *_memory(result), *notes]
     return replace(result, words=tuple(words))
 
 
 def _chat(result: ServingResult) -> str:
+    """The answer where nothing is promised."""
     # An answer of one token has no time per token, and so keeps any.
     more = not isnan(result.tpot.mean)
     token = f" and a token takes {show_time(result.tpot.p99)}" if more else ""
@@ -51,27 +56,40 @@ def _pace(result: ServingResult) -> str:
         )
     return (
         f"{replicas} on {result.gpus} {result.gpu} give {result.tokens_per_second:,.0f} output tokens/s, "
-        f"{result.tokens_per_second_per_gpu:,.0f} per GPU, from {result.throughput.requests:.3g} requests/s."
+        f"{result.tokens_per_second_per_gpu:,.0f} per GPU, from {result.throughput.requests:.3g} requests/s"
+        f"{_while_it_lasts(result)}."
     )
 
 
-def _verdict(result: ServingResult) -> list[str]:
-    if result.slo is None:
-        return []
+def _while_it_lasts(result: ServingResult) -> str:
+    """Where the ends of a finite run are in its mean, what it gives between them."""
+    done = result.throughput
+    if done.lasting < WORTH_SAYING * done.output_tokens:
+        return ""
+    return (
+        f" over {result.requests:,} requests, from the first sent to the last answered; while the load lasts "
+        f"{done.lasting:,.0f} output tokens/s, {done.lasting / result.gpus:,.0f} per GPU"
+    )
+
+
+def _verdict(result: ServingResult) -> str:
+    """Whether the study's own promises are kept."""
     missed = [p for p in result.promises if not p.kept]
-    if not missed:
-        return [f"The SLO is kept: {100 * (result.good or 0):.1f} % of requests meet all of it."]
-    parts = ", ".join(
+    # Answers of one token have no time per token; the promise of it is kept and has no figure.
+    told = ", ".join(
         f"{p.what} is {show_time(p.value)} at p{p.percentile:g} of {show_time(p.bound)} promised"
-        for p in missed
+        for p in missed or result.promises
+        if p.value > 0.0
     )
-    return [
-        f"The SLO is missed: {parts}; {100 * (result.good or 0):.1f} % of requests meet all of it, "
-        f"{result.goodput or 0:.3g} a second."
-    ]
+    meet = f"{100 * (result.good or 0):.1f} % of requests meet all of it"
+    if missed:
+        return f"No, the SLO is missed: {told}; {meet}, {result.goodput or 0:.3g} a second."
+    return f"Yes, the SLO is kept: {f'{told}; ' if told else ''}{meet}."
 
 
 def _memory(result: ServingResult) -> list[str]:
+    if result.cache.preemptions and result.run.fleet.outages and result.cache.peak < FULL:
+        return [f"{number(result.cache.preemptions, 'request')} lost with a replica computed again."]
     if result.cache.preemptions:
         return [
             f"Keys and values do not fit: {result.cache.preemptions} times a request was preempted and "

@@ -86,6 +86,11 @@ class Client(Section):
     )
     seed: Annotated[int, Field(ge=0)] = Field(default=0, description="seed of gaps and lengths")
 
+    @property
+    def open_rate(self) -> float | None:
+        """At which requests come whether or not others are answered [1/s]; None where they wait."""
+        return self.rate if self.kind in ("poisson", "constant") and self.concurrency is None else None
+
 
 class Slo(Section):
     """What users are promised; a request that misses any of it is no goodput."""
@@ -211,8 +216,14 @@ def serving_flaws(job: ServingJob) -> Iterator[tuple[tuple[str, ...], str]]:
     needed = wanted.get(client.kind, "trace")
     if getattr(client, needed) is None:
         yield ("client", needed), f"missing; a client of kind '{client.kind}' needs {_EXAMPLES[needed]}"
-    if client.trace is not None and client.kind != "trace":
-        yield ("client", "trace"), f"is not read by a client of kind '{client.kind}'; write kind: trace"
+    for field, kinds in _READ_BY.items():
+        # A null, and a default that a tool has written out, say nothing.
+        given = getattr(client, field) != Client.model_fields[field].default
+        if given and client.kind not in kinds:
+            yield (
+                ("client", field),
+                f"is not read by a client of kind '{client.kind}'; write kind: {kinds[0]}",
+            )
     if job.shared_prefix is not None and client.kind != "trace" and job.shared_prefix.tokens > client.input:
         said = f"{job.shared_prefix.tokens} is more than the prompt; client.input is {client.input}"
         yield ("shared_prefix", "tokens"), said
@@ -227,6 +238,14 @@ def serving_flaws(job: ServingJob) -> Iterator[tuple[tuple[str, ...], str]]:
     if job.slo is not None and job.slo.ttft is job.slo.tpot is job.slo.end_to_end is None:
         yield ("slo", "ttft"), "missing; an SLO needs one of ttft, tpot, end_to_end, e.g. ttft: '1 s'"
 
+
+_READ_BY = {
+    "trace": ("trace",),
+    "rate": ("poisson", "constant"),
+    "burstiness": ("poisson",),
+    "speed": ("trace",),
+}
+"""Fields of a client that only some kinds read."""
 
 _EXAMPLES = {
     "concurrency": "one, e.g. concurrency: 64",

@@ -121,7 +121,7 @@ def money(
             runs.append(TrainingRun(job.name, failing.forecast.gpu_hours[-1], failing.goodput))
         else:
             runs.append(TrainingRun(job.name, step.time_to_train * gpus / 3600, 1.0))
-    tokens = [Served(s.name, 3600 * s.tokens_per_second_per_gpu) for s in serving]
+    tokens = [Served(s.name, 3600 * s.throughput.lasting / s.gpus) for s in serving]
     return Priced(found, tuple(runs), tuple(tokens))
 
 
