@@ -42,5 +42,12 @@ def cable_name(f: Fabric, cable: int) -> tuple[str, int, str, int]:
 
 
 def ib_name(f: Fabric, device: int) -> str:
+    """'leaf-01', 'server-01 mlx5_0'; a rack's adapters sit in its trays of four GPUs, each a host."""
     name = f.device_name(device)
-    return name.replace("/nic-", " mlx5_") if f.kind[device] == Kind.NIC else name
+    if f.kind[device] != Kind.NIC:
+        return name
+    server, _, nic = name.partition("/nic-")
+    if f.gpus_per_server <= 16:
+        return f"{server} mlx5_{nic}"
+    of_tray = 4 * int((f.kind == Kind.NIC).sum()) // f.num_gpus
+    return f"{server}-tray-{int(nic) // of_tray + 1:02d} mlx5_{int(nic) % of_tray}"
