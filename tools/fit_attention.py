@@ -8,12 +8,11 @@ product never needs it.  Tables: Apache-2.0, NVIDIA; only the fitted constants a
 
 from __future__ import annotations
 
-import io
 import sys
-import zipfile
 from pathlib import Path
 
 import numpy as np
+from fit_gemm import op_table
 from numpy.typing import NDArray
 
 TABLES = {
@@ -68,11 +67,7 @@ def _fitted(rows: Floats, width: int, peak: float) -> str:
 
 def _rows(wheel: Path, folder: str, engine: str, kernel: str, width: int) -> Floats:
     """(rows, 4) batch, tokens, heads and seconds of causal passes in 16 bits without a window or a cache."""
-    import pyarrow.parquet as parquet
-
-    name = f"aiconfigurator_core/systems/data/{folder}/attention/{engine}/context_attention_perf.parquet"
-    raw = zipfile.ZipFile(wheel).read(name) if wheel.is_file() else (wheel / name).read_bytes()
-    table = parquet.read_table(io.BytesIO(raw)).to_pydict()
+    table = op_table(wheel, f"{folder}/attention/{engine}/context_attention_perf.parquet")
     count = len(table["latency"])
     window = table.get("window_size", ["0"] * count)
     found = [

@@ -12,6 +12,7 @@ import io
 import sys
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -81,13 +82,19 @@ def _fitted(rows: Floats, peak: float, bandwidth: float, sms: int, operand: floa
     )
 
 
-def _rows(wheel: Path, folder: str, engine: str, dtype: str) -> Floats:
-    """(rows, 4) m, n, k and the median seconds of one table."""
+def op_table(wheel: Path, name: str) -> dict[str, list[Any]]:
+    """Columns of one of the package's tables, by its place among them."""
     import pyarrow.parquet as parquet
 
-    name = f"aiconfigurator_core/systems/data/{folder}/gemm/{engine}/gemm_perf.parquet"
+    name = f"aiconfigurator_core/systems/data/{name}"
     raw = zipfile.ZipFile(wheel).read(name) if wheel.is_file() else (wheel / name).read_bytes()
-    table = parquet.read_table(io.BytesIO(raw)).to_pydict()
+    found: dict[str, list[Any]] = parquet.read_table(io.BytesIO(raw)).to_pydict()
+    return found
+
+
+def _rows(wheel: Path, folder: str, engine: str, dtype: str) -> Floats:
+    """(rows, 4) m, n, k and the median seconds of one table."""
+    table = op_table(wheel, f"{folder}/gemm/{engine}/gemm_perf.parquet")
     found: dict[tuple[int, int, int], list[float]] = {}
     for kind, m, n, k, ms in zip(*(table[c] for c in ("gemm_dtype", "m", "n", "k", "latency")), strict=True):
         if kind == dtype and min(n, k) >= SMALLEST:

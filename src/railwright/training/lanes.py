@@ -166,6 +166,7 @@ class _Playing:
     """All lanes at one instant of a pass; arguments as in `run`.
 
     left    tasks that are not on the dp lane and have not finished
+    every   all lanes that have tasks, in the order of LANES, so that ties end in the same order
     active  lanes that run a task, in the order in which they began
     idle    lanes that could begin one
     loud    how many of the active ones compute goes slower beside
@@ -182,11 +183,9 @@ class _Playing:
             queues[task.lane].append(index)
         self.left = len(tasks) + len(begun) - len(queues["dp"])
         self.done = [False] * (len(tasks) + len(begun))
-        # In the order of LANES, so that ties end in the same order.
-        self.lanes = {name: _Lane(name, queue) for name, queue in queues.items() if queue}
-        self.every = [*self.lanes.values()]
-        self.compute = self.lanes.get("compute")
-        self.idle, self.active, self.loud = [*self.lanes.values()], list[_Lane](), 0
+        lanes = {name: _Lane(name, queue) for name, queue in queues.items() if queue}
+        self.every, self.compute, self.dp = [*lanes.values()], lanes.get("compute"), lanes.get("dp")
+        self.idle, self.active, self.loud = self.every, list[_Lane](), 0
         self.spans: list[Span] = []
         self.now = 0.0
 
@@ -269,8 +268,7 @@ class _Playing:
         """The pass, with what is left on the dp lane."""
         spans = sorted(self.spans, key=lambda s: (s.start, s.end, _PLACE[s.task.lane]))
         rest: list[Begun] = []
-        dp = self.lanes.get("dp")
-        if dp is not None:
+        if (dp := self.dp) is not None:
             if dp.index is not None:
                 half = self._waiting(dp.index)
                 rest.append(half._replace(start=dp.started, fixed=dp.fixed, wire=dp.wire))

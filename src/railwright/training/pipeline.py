@@ -86,7 +86,7 @@ class _Placing:
 
     def __init__(self, orders: Orders, route: Route, microbatches: int, send: float, blocking: bool) -> None:
         stages = range(len(orders))
-        self.orders, self.route, self.send, self.blocking = orders, route, send, blocking
+        self.orders, self.send, self.blocking = orders, send, blocking
         self.arrival = {
             "F": [[0.0 if route.first(p) else -1.0] * microbatches for p in range(route.pieces)],
             "B": [[-1.0] * microbatches for _ in range(route.pieces)],
