@@ -68,6 +68,12 @@ def example_effects(result: Result) -> list[str]:
     return ["| " + " | ".join(row) + " |" for row in rows]
 
 
+def example_headline(result: Result) -> list[str]:
+    """The first two sentences of the example's answer, what to build and what holds it back, as a quotation."""
+    first, second, *_ = result.answer
+    return [f"> {first}", ">", f"> {second}"]
+
+
 def example_answer(result: Result) -> list[str]:
     """What `railwright run` prints for the example, without the list of files."""
     from rich.console import Console
@@ -193,7 +199,8 @@ def wanted() -> Iterator[tuple[Path, str]]:
     band_for.cache_clear()
     yield CHOICES, choices(table.rows, carried)
     result = railwright.run(railwright.load_study(EXAMPLE))
-    readme = filled(README.read_text(encoding="utf-8"), "answer", example_answer(result))
+    readme = filled(README.read_text(encoding="utf-8"), "headline", example_headline(result), fence="")
+    readme = filled(readme, "answer", example_answer(result))
     readme = filled(readme, "effects", example_effects(result), fence="")
     yield README, filled(readme, "validate", table.lines())
     page = VALIDATION.read_text(encoding="utf-8")

@@ -34,6 +34,15 @@ def test_the_python_session_of_ten_lines_runs(tmp_path):
     assert (tmp_path / "results" / "from-python" / "report.html").is_file()
 
 
+def test_the_first_screen_has_a_command_and_an_answer_with_its_range():
+    first = (ROOT / "README.md").read_text(encoding="utf-8").split("\n## ")[0]
+    assert len(first.splitlines()) <= 30
+    assert "<!-- command: run -->" in first
+    headline = re.search(r"<!-- headline -->\n(.+?)<!-- /headline -->", first, re.S)
+    assert headline is not None
+    assert re.search(r"s a step \(80 % of measurements: [\d.]+ s to [\d.]+ s\)", headline[1])
+
+
 def test_the_two_commands_are_one_line_each():
     for name in ("run", "test"):
         ran = subprocess.run(
