@@ -69,7 +69,7 @@ def example_effects(result: Result) -> list[str]:
 
 
 def example_headline(result: Result) -> list[str]:
-    """The first two sentences of the example's answer, what to build and what holds it back, as a quotation."""
+    """The first two sentences of the example's answer, what to build and what holds it back, quoted."""
     first, second, *_ = result.answer
     return [f"> {first}", ">", f"> {second}"]
 
