@@ -27,7 +27,7 @@ def written(rows: Sequence[Row]) -> str:
         "# Written by tools/serving_bands.py from `railwright validate serving`; do not edit.",
         "# 80 % band of measured over predicted means; every group (model, GPU) weighs the same.  No",
         "# constant is fitted to these cases, but mechanisms and four estimates were chosen after a look",
-        "# (docs/serving/engine.md, After looking).  An engine is here with at least",
+        "# (docs/serving/record.md, After looking).  An engine is here with at least",
         f"# {FEWEST} groups of its own; others get the band of their kind of model.",
         "bands:",
     ]
