@@ -136,9 +136,10 @@ def test_a_card_with_rows_of_its_own_takes_the_others_of_its_kin():
     own, kin = kernels_of(gpus["rtx-4090"], "vllm"), kernels_of(gpus["l40s"], "vllm")
     assert own.exact
     assert own.gemm("bf16")[0] != kin.gemm("bf16")[0]
-    assert own.gemm("fp8")[0] == kin.gemm("fp8")[0]
+    reached = {name: getattr(own.gemm("fp8")[0], name) for name in ("compute", "depth", "square", "small")}
+    assert replace(kin.gemm("fp8")[0], **reached) == own.gemm("fp8")[0]  # of tensor cores that are cut
     assert own.attention("decode", "bf16") != kin.attention("decode", "bf16")
-    assert own.experts("bf16")[0] == kin.experts("bf16")[0]
+    assert replace(kin.experts("bf16")[0], compute=own.experts("bf16")[0].compute) == own.experts("bf16")[0]
 
 
 def test_gpus_of_pcie_4_do_not_meet_faster_than_it():

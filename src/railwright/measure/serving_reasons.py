@@ -61,8 +61,7 @@ RULES: tuple[tuple[Callable[[Case], bool], str, str], ...] = (
     (
         lambda c: c["set"] == "infersim",
         "",
-        "H20: no kernel of it was measured; those of H100 are scaled by its peaks, which it reaches more "
-        "fully",
+        "H20: no kernel of it is in the tables; an H100's are carried to its tensor cores",
     ),
     (
         lambda c: c["set"] == "dli" and c["system"] in ("L40S", "H100 NVL") and number(c, "tp_size") > 2,

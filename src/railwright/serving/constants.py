@@ -11,6 +11,7 @@ import numpy as np
 
 from railwright.catalog.parts import Gpu
 from railwright.errors import PlanError
+from railwright.serving.cut import carried
 from railwright.serving.flash2 import TileRow
 from railwright.serving.kernels import AttentionRow, ElementRow, ExpertRow, Floats, GemmRow, Speeds
 from railwright.serving.measured import KernelFile, attention_fit, experts_fit, gemm_fit, read_kernels
@@ -57,7 +58,21 @@ NARROWER = {
 }
 """The type whose row stands for one without its own."""
 
-_EXPERTS_LIKE = {"fp8": "fp8_block", "fp8_block": "fp8", "fp16": "bf16", "int8": "bf16", "int4": "mxfp4"}
+_EXPERTS_OF = {
+    "vllm": ("vllm", "sglang", "trtllm"),
+    "sglang": ("sglang", "vllm", "trtllm"),
+    "trtllm": ("trtllm", "vllm", "sglang"),
+}
+"""Whose rows are taken where an engine has none of a type: vLLM and SGLang share their Triton kernels."""
+
+_EXPERTS_LIKE = {
+    "fp8": ("fp8_block",),
+    "fp8_block": ("fp8",),
+    "int4": ("mxfp4",),
+    "mxfp4": ("int4",),
+    "nvfp4": ("mxfp4", "int4"),
+}
+"""Types whose rows of experts stand for one without its own, before those of bf16."""
 
 
 @dataclass(frozen=True)
@@ -119,7 +134,8 @@ class Kernels:
             for name in (f"{kind}_{kv}", f"{kind}_bf16"):
                 if name in rows and rows[name].get("near", rows[name]["error"]) < WORST:
                     return name, rows[name]
-        return f"{kind}_bf16", _tables("h100")["attention"]["trtllm"][f"{kind}_bf16"]
+        last = carried(_tables("h100"), self.gpu)["attention"]["trtllm"]
+        return f"{kind}_bf16", last[f"{kind}_bf16"]
 
     def experts(self, weights: Weights) -> tuple[ExpertRow, float, float]:
         """Constants, peak over bf16's and bytes of a weight of routed experts."""
@@ -131,10 +147,10 @@ class Kernels:
 
     def experts_row(self, weights: Weights) -> tuple[str, dict[str, Any]]:
         """The row of `tables` that routed experts take, with its type."""
-        for name in (weights, _EXPERTS_LIKE.get(weights, ""), "bf16"):
-            for family in (self.family, "vllm", "trtllm", "sglang"):
+        for name in (weights, *_EXPERTS_LIKE.get(weights, ()), "bf16"):
+            for family in _EXPERTS_OF[self.family]:
                 rows = self.tables["experts"].get(family, {})
-                if name in rows:
+                if name in rows and rows[name]["error"] < WORST_EXPERTS:
                     return name, rows[name]
         raise AssertionError(f"no experts measured on {self.row}")
 
@@ -180,14 +196,23 @@ def type_of(product: str) -> str:
 WORST = 35.0
 """Mean error (of rows with points, at shapes left out of them) from which another engine's kernel is the
 better guess [%]."""
+WORST_EXPERTS = 50.0
+"""The same of routed experts, whose kernels differ more by engine [%]."""
 
 
 @cache
 def _tables(row: str) -> dict[str, Any]:
     tables: dict[str, Any] = read_data("serving", f"kernels/{row}.yaml")
-    if "like" in tables:
-        return _over(_tables(tables.pop("like")), tables)
-    return tables
+    like = tables.pop("like", None)
+    own = _named(tables, row)
+    return _over(_tables(like), own) if like else own
+
+
+def _named(part: dict[str, Any], row: str) -> dict[str, Any]:
+    """Every row with the GPU that it is of."""
+    if "fixed" in part:
+        return {**part, "of": row}
+    return {k: _named(v, row) if isinstance(v, dict) else v for k, v in part.items()}
 
 
 def _over(base: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
@@ -222,7 +247,7 @@ def kernels_of(gpu: Gpu, family: str, file: str | None = None, job: str = "") ->
     peak = gpu.peak_flops.get("bf16") or gpu.peak_flops["fp16"]
     speeds = Speeds(peak, gpu.hbm_bandwidth, gpu.sms)
     if file is None:
-        return Kernels(gpu, speeds, row, bool(own), family, _tables(row))
+        return Kernels(gpu, speeds, row, bool(own), family, carried(_tables(row), gpu))
     measured_file = read_kernels(file)
     measured_file.check(job, gpu, family)
     laid = measured_file.over(_tables(row))

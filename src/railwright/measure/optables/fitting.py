@@ -5,8 +5,8 @@ Kernel measurements only: no end-to-end row is read.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -65,6 +65,17 @@ class Tables:
         table = f"{engine}/{version}"
         read = self.package.read(f"{subject.system}/{kind}/{table}/{file}.parquet", wanted, optional)
         return None if read is None else (read, table)
+
+    def upto(
+        self, subject: Subject, kind: str, engine: str, file: str, wanted: tuple[str, ...]
+    ) -> Iterator[tuple[Columns, str]]:
+        """The tables of an engine's version and of those before it, newest first, as `of` has each."""
+        last = self.versions.get(engine)
+        while last and (last := self.package.nearest(subject.system, kind, engine, last, file)):
+            found = replace(self, versions={engine: last}).of(subject, kind, engine, file, wanted)
+            assert found is not None
+            yield found
+            last = self.package.before(subject.system, kind, engine, last, file)
 
 
 @dataclass(frozen=True)

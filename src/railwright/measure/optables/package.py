@@ -82,6 +82,11 @@ class Package:
         older = [v for v in self.versions(system, kind, engine, file) if _order(v) <= _order(version)]
         return older[-1] if older else None
 
+    def before(self, system: str, kind: str, engine: str, version: str, file: str) -> str | None:
+        """The newest version of a table before `version`."""
+        older = [v for v in self.versions(system, kind, engine, file) if _order(v) < _order(version)]
+        return older[-1] if older else None
+
     def read(self, name: str, wanted: Iterable[str], optional: Iterable[str] = ()) -> Columns | None:
         """Columns of one table, None where there is none; `latency` [ms] among them.
 

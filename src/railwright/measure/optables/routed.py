@@ -19,7 +19,7 @@ from railwright.measure.optables.fitting import (
     limits,
     sample,
 )
-from railwright.measure.optables.package import Columns
+from railwright.measure.optables.package import Columns, settings
 from railwright.serving.kernels import ExpertRow, Speeds, experts_seconds
 
 FIELDS = ("fixed", "compute", "memory", "pad", "row", "spread")
@@ -38,22 +38,33 @@ LONGEST = 0.03
 """Kernels that take longer are left out [s]."""
 LEAST = 50
 """Rows below which nothing is fitted."""
+FEW = 64
+"""Tokens of a decode step: where no row has so few, rows say nothing of the memory, and nothing is fitted."""
 
 WANTED = ("moe_dtype", "kernel_source", "distribution", "latency")
 SIZES = ("num_tokens", "topk", "num_experts", "moe_tp_size", "moe_ep_size", "hidden_size", "inter_size")
 
 
 def experts(tables: Tables, subject: Subject, engines: tuple[str, ...]) -> Iterator[Found]:
-    """Routed experts of one layer by engine and type, where the table shows how many experts have tokens."""
+    """Routed experts of one layer by engine and type, where the table shows how many experts have tokens.
+
+    A type of which the engine's version has too few rows is that of the newest version before it that has
+    them.
+    """
     for engine in engines:
-        found = tables.of(subject, "moe", engine, "moe_perf", (*WANTED, *SIZES))
-        types = set(found[0]["moe_dtype"].astype(str)) & set(NAMES) if found else set()
-        unused = "w4a16_mxfp4" if engine == "trtllm" and BESIDE_FP8 in types else BESIDE_FP8
-        for dtype in sorted(types - {unused}):
-            assert found is not None
-            line = _experts(subject, *found, dtype, ("experts", engine, NAMES[dtype]))
-            if line is not None:
-                yield line
+        there: set[str] = set()
+        lines: dict[str, Found] = {}
+        for columns, table in tables.upto(subject, "moe", engine, "moe_perf", (*WANTED, *SIZES)):
+            types = set(columns["moe_dtype"].astype(str)) & set(NAMES)
+            there |= types
+            unused = "w4a16_mxfp4" if engine == "trtllm" and BESIDE_FP8 in there else BESIDE_FP8
+            for dtype in sorted(types - {unused}):
+                if NAMES[dtype] in lines:
+                    continue
+                line = _experts(subject, columns, table, dtype, ("experts", engine, NAMES[dtype]))
+                if line is not None:
+                    lines[NAMES[dtype]] = line
+        yield from lines.values()
 
 
 def _experts(
@@ -66,6 +77,9 @@ def _experts(
     keep &= inner / tp >= 128
     # other activations than the models' here have kernels of their own
     keep &= (np.char.find(source, "nongated") < 0) & (np.char.find(source, "situ") < 0) & (seconds < LONGEST)
+    for one in settings()["left_out"]:
+        if subject.system in one["systems"] and table.startswith(f"{one['engine']}/"):
+            keep &= (source != one["kernel"]) | (one["dtype"] != dtype)
     if (keep & (source == MIN_LATENCY)).any():
         keep &= source == MIN_LATENCY
     # dealt evenly, each copy to another expert until all have one (above 160 experts the tables deal
@@ -74,7 +88,7 @@ def _experts(
     skewed = (dealt == "power_law_1.01") & (number > 160) & (ep == 1) & (tokens * topk >= 16 * number)
     keep &= even | skewed
     at = sample(np.flatnonzero(keep), tokens)
-    if len(at) < LEAST:
+    if len(at) < LEAST or tokens[at].min() > FEW:
         return None
     rows = tokens * topk / ep
     active = np.minimum(number / ep, np.maximum(rows, 1.0))

@@ -1,0 +1,58 @@
+"""Kernels of one GPU on another whose tensor cores are cut: H20 beside H100, L40 and GeForce beside L40S.
+
+What a kernel reaches of a whole GPU's arithmetic is bounded by what feeds it (shared memory, issue,
+exponentials), and that is not cut: it hides behind products that take twice or four times as long.  So such
+a GPU is reached to a larger share, its kernels' prologues are a smaller part of their products, and narrow
+tiles lose less.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from railwright.catalog import load_catalog
+from railwright.catalog.parts import Gpu
+
+MEASURED_ON = {"a100": "a100-sxm-80", "h100": "h100-sxm", "h200": "h200-sxm", "b200": "b200-sxm"}
+"""Tables -> the GPU of the catalogue that they were measured on, where the names differ."""
+
+CUT = 1.5
+"""Peak of a multiprocessor over another's from which that one's tensor cores are cut: those of one generation
+are otherwise within 1.2 of each other by their clocks; L40 and GeForce cards are at 2, H20 at 4."""
+
+REACHED = 0.94
+"""Share of their peak that cut tensor cores reach at most: attention of prompts on an H20 0.943, products in
+fp8 0.93 (alibaba/InferSim@f2293da, bench_data, mha/prefill/h20/32-8-128.csv and gemm/h20/data.csv;
+Apache-2.0, read 2026-11); products on an RTX 4090, at clocks above its data sheet's, 0.99."""
+
+SHARES = ("compute", "square", "small")
+"""Constants of rows that are shares of the tensor cores' rate."""
+
+
+def carried(tables: Mapping[str, Any], gpu: Gpu) -> dict[str, Any]:
+    """Rows of kernels as they are on a GPU; each says in `of` whose tables it is from."""
+    return {name: _carried(part, gpu) for name, part in tables.items()}
+
+
+def _carried(part: Any, gpu: Gpu) -> Any:
+    if not isinstance(part, Mapping):
+        return part
+    if "of" not in part:
+        return {name: _carried(deeper, gpu) for name, deeper in part.items()}
+    kin = str(part["of"])
+    times = _each(load_catalog().gpus[MEASURED_ON.get(kin, kin)]) / _each(gpu)
+    if times < CUT:
+        return part
+    row = {
+        **part,
+        **{name: max(part[name], min(REACHED, part[name] * times)) for name in SHARES if name in part},
+    }
+    if "depth" in row:
+        row["depth"] = row["depth"] / times
+    return row
+
+
+def _each(gpu: Gpu) -> float:
+    """Peak of one multiprocessor in 16 bits. [flop/s]"""
+    return (gpu.peak_flops.get("bf16") or gpu.peak_flops["fp16"]) / gpu.sms
