@@ -12,9 +12,11 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import log
+from pathlib import Path
 from statistics import median
 from typing import get_args
 
+from railwright.catalog.names import is_another_gpu
 from railwright.collectives import predict
 from railwright.collectives.machine import Machine
 from railwright.collectives.prediction import CollectivePrediction, Op
@@ -104,8 +106,10 @@ def compare(
     """The measured step that waits least, of one or several ranks, beside the predicted one.
 
     Training's shares are those of the stage that waits least, so the rank that waits least is put beside it.
-    Raises PlanError as `training.simulate` does, and for a profile of another number of ranks.
+    Raises PlanError as `training.simulate` does, for a profile of another number of ranks, and for two
+    profiles of one rank.
     """
+    _refuse_twice(steps, job)
     _refuse_another_job(steps, job, machine)
     step = min(
         steps, key=lambda s: (s.exposed.get("communication", 0.0) + s.exposed.get("idle", 0.0), s.file)
@@ -132,9 +136,22 @@ def compare(
     )
     result = Comparison(
         step.file, step.rank, step.seconds, predicted.step_time, rows,
-        tuple(_collectives(step, kinds, families, groups, machine)), _words(step, predicted, rows),
+        tuple(_collectives(step, kinds, families, groups, machine)), _words(step, predicted, rows, machine),
     )  # fmt: skip
     return result, predicted
+
+
+def _refuse_twice(steps: Sequence[Step], job: TrainingJob) -> None:
+    """Two profiles of one rank are of two times of the job, or one file named twice."""
+    seen: dict[object, str] = {}
+    for step in steps:
+        key = step.rank if step.rank is not None else str(Path(step.file).resolve())
+        if key in seen:
+            twice = f"{step.file} is named twice"
+            if seen[key] != step.file:
+                twice = f"{seen[key]} and {step.file} are both of rank {step.rank}"
+            raise PlanError(f"{job.name}: {twice}; name one profile of each rank, all of the same steps.")
+        seen[key] = step.file
 
 
 def _refuse_another_job(steps: Sequence[Step], job: TrainingJob, machine: Machine) -> None:
@@ -342,7 +359,7 @@ def _collectives(
     return sorted(found, key=lambda row: -row.middle * row.count)
 
 
-def _words(step: Step, predicted: StepResult, rows: Sequence[Row]) -> tuple[str, ...]:
+def _words(step: Step, predicted: StepResult, rows: Sequence[Row], machine: Machine) -> tuple[str, ...]:
     ratio = step.seconds / predicted.step_time
     shown = f"{ratio:.2f}" if ratio > 0.1 else f"{ratio:.2g}"
     words = [
@@ -358,6 +375,11 @@ def _words(step: Step, predicted: StepResult, rows: Sequence[Row]) -> tuple[str,
         words.append(
             "No GPU is in this profile, so what its CPU ran stands beside the predicted kernels: of a job on "
             "GPUs these are launches (profile with ProfilerActivity.CUDA)."
+        )
+    if is_another_gpu(step.gpu, machine.gpu.name):
+        words.append(
+            f"The profile is of a GPU '{step.gpu}', and the study's are {machine.gpu.name}: name the server "
+            "that ran it (cluster.server)."
         )
     words += step.notes
     told = len(words)
