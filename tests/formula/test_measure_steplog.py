@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -119,6 +120,27 @@ def test_a_job_started_again_counts_its_steps_once(tmp_path: Path) -> None:
         (2, pytest.approx(1.1)),
         (3, pytest.approx(1.2)),
     ]
+
+
+@pytest.mark.parametrize(
+    ("numbers", "again"),
+    [
+        ([*range(1, 9), *range(1, 9)], 8),  # two runs in one file
+        ([*range(1, 9), *range(5, 9)], 4),  # from a checkpoint
+        ([1, 1, 2, 2, 3, 2, 3, 4, 3, 4], 0),  # ranks that all print
+        (range(0, 80, 10), 0),
+    ],
+)
+def test_steps_that_ran_again_are_counted(tmp_path: Path, numbers: Sequence[int], again: int) -> None:
+    line = " iteration {:8d}/ 500 | elapsed time per iteration (ms): 1000.0 | global batch size:   128 |"
+    log = read_step_log(written(tmp_path, "\n".join(map(line.format, numbers))))
+    assert (len(log.steps), log.again) == (len(set(numbers)), again)
+
+
+def test_a_log_of_two_runs_says_which_counts() -> None:
+    """The first run's 50 steps went without a word."""
+    assert any("50 steps ran again later" in note for note in compared([1.0] * 100, again=50).notes)
+    assert not any("ran again" in note for note in compared([1.0] * 100).notes)
 
 
 def test_logs_of_collectives_are_none() -> None:

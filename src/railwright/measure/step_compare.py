@@ -175,6 +175,11 @@ def compare_steps(log: StepLog, job: TrainingJob, arch: Transformer, machine: Ma
             f"{number(log.before, 'step')} left out that ran on other GPUs or in another layout, before the "
             "job was started again"
         )
+    if log.again:
+        notes.append(
+            f"{number(log.again, 'step')} ran again later in the log, behind a restart or in another run: "
+            "the later ones count; give each run's log alone to compare the earlier"
+        )
     if predicted.memory.total > predicted.memory.capacity:
         notes.append(
             "by our model this job does not fit its GPUs; it ran, so its memory is predicted too large"

@@ -50,6 +50,7 @@ class StepLog:
                'layout.tensor', 'layout.pipeline', 'layout.context'
     reserved   by PyTorch's allocator at most, on any GPU that reports [byte]
     before     steps that ran on other GPUs or in another layout, before the job was started again
+    again      steps that ran a second time, behind a restart or in a second run; the later ones are kept
     blurred    its times are worked out of rounded moving averages, so that single ones say little
     """
 
@@ -59,4 +60,5 @@ class StepLog:
     said: tuple[tuple[str, int], ...] = ()
     reserved: float | None = None
     before: int = 0
+    again: int = 0
     blurred: bool = False

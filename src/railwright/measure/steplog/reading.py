@@ -92,6 +92,7 @@ def read_step_log(path: Path) -> StepLog:
         said=tuple(found.said.items()),
         reserved=max(held, default=None),
         before=found.before,
+        again=len(found.again),
         blurred=found.blurred,
     )
 
@@ -102,6 +103,8 @@ class _Found:
 
     A job that was started again counts steps twice: the later ones stand.  Started on other GPUs or in
     another layout it is another job, and those before it do not count.
+    latest, past  the step of the last line, and that from which the log last went back
+    again  steps that ran a second time since it did
     bars  (line, average) at every step of Trainer's progress bars, by their length; only the training's
           counts, which Trainer announces, or whose stations stand before what it tells of training
     begun, from_step  bars that were just begun, and the step from which one that goes on behind a restart
@@ -115,6 +118,9 @@ class _Found:
     reports: list[float] = field(default_factory=list)
     batch: int | None = None
     before: int = 0
+    latest: int = 0
+    past: int = 0
+    again: set[int] = field(default_factory=set)
     bars: dict[int, dict[int, tuple[int, float]]] = field(default_factory=dict)
     last_bar: int | None = None
     begun: set[int] = field(default_factory=set)
@@ -179,6 +185,7 @@ class _Found:
         if any(self.said.get(field, value) != value for field, value in told.items()):
             self.before += len(self.steps)
             self.steps.clear()
+            self.again.clear()
             self.reports.clear()
             self.bars.clear()
             self.trained.clear()
@@ -189,6 +196,11 @@ class _Found:
             self.frameworks.append(framework)
         step = LoggedStep(line, **told)
         if (step.seconds or step.rate or 0.0) > 0.0:
+            # ranks that all print are no two steps apart
+            self.past = self.latest if step.number < self.latest - 1 else self.past
+            self.latest = step.number
+            if step.number in self.steps and step.number <= self.past:
+                self.again.add(step.number)
             self.steps.pop(step.number, None)
             self.steps[step.number] = step
 
