@@ -139,3 +139,18 @@ def test_four_steps_are_found_by_their_optimizer(tmp_path: Path, microbatches: i
     step = step_of(read(_without_marks(tmp_path, 4, microbatches)))
     assert (step.found, step.steps) == ("repeated pattern", 3)
     assert step.seconds == pytest.approx((320 * microbatches + 20) * US)
+
+
+@pytest.mark.parametrize(("ranks", "told"), [(4, True), (8, False), (16, False)])
+def test_groups_that_the_layout_does_not_have_are_told(tmp_path: Path, ranks: int, told: bool) -> None:
+    """Of 16 GPUs with tensor parallelism of 8; one group of all ranks is every layout's."""
+    about = {"Collective name": "allreduce", "In msg nelems": 1024, "dtype": "BFloat16", "Group size": ranks}
+    events = [
+        {"ph": "X", "cat": "kernel", "name": name, "ts": at, "dur": 100, "args": args}
+        for name, at, args in (("nvjet_tst", 1, {}), ("ncclDevKernel_AllReduce_Sum_bf16_RING_LL", 101, about))
+    ]
+    (tmp_path / "profile.json").write_text(json.dumps({"traceEvents": events}))
+    step = step_of(read(tmp_path / "profile.json"), whole=True)
+    words = compare([step], job(gpus=16, tensor=8), DENSE, machine(2))[0].words
+    said = [word for word in words if word.startswith(f"Collectives over {ranks} ranks run for 0.10 ms")]
+    assert ["has groups of 2, 8, 16:" in word for word in said] == ([True] if told else [])
