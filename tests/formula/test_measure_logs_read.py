@@ -186,3 +186,13 @@ def test_records_of_several_collectives_are_several_tables(tmp_path):
         ("all_reduce", 8),
         ("broadcast", 16),
     ]
+
+
+def test_what_is_said_of_the_operation_does_not_rename_a_named_table():
+    """A log's all-to-all was compared as an all-gather, which has its factor: LL was at fault."""
+    curve = first("nccl_alltoall_16.log", op="all_gather")
+    assert curve.op == "all_to_all"
+    assert (
+        "the log names this table all_to_all; --op all_gather is for tables that nothing names" in curve.notes
+    )
+    assert not [note for note in first("nccl_alltoall_16.log", op="alltoall").notes if "--op" in note]
