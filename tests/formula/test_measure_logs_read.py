@@ -196,3 +196,20 @@ def test_what_is_said_of_the_operation_does_not_rename_a_named_table():
         "the log names this table all_to_all; --op all_gather is for tables that nothing names" in curve.notes
     )
     assert not [note for note in first("nccl_alltoall_16.log", op="alltoall").notes if "--op" in note]
+
+
+def test_two_tests_that_print_at_once_keep_their_names():
+    """Of pods or ranks whose lines alternate each has its own test; the later name was both tables'."""
+    row = " 1048576 1 float sum -1 50.00 20.97 {} 0"
+    lines = [
+        "# Collective test starting: {}_perf",
+        "# size count type redop root time algbw busbw #wrong",
+        row,
+    ]
+    tests = (("all_reduce", "36.70"), ("all_gather", "18.35"))
+    text = "".join(
+        f"{i}: {line.format(name if line.startswith('#') else busbw)}\n"
+        for line in lines
+        for i, (name, busbw) in enumerate(tests)
+    )
+    assert [(c.op, c.ranks) for c in read_log(text)] == [("all_reduce", 8), ("all_gather", 8)]

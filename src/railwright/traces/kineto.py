@@ -44,7 +44,7 @@ WIDTH = {
 LATEST = 2**63 / 1000
 """Kineto's times are nanoseconds of 64 bits: none ends later than this, in the year 2262 [us]."""
 
-LONG_KERNEL, LONG_LAUNCH = 10e-3, 1e-3
+LONG_KERNEL, LONG_LAUNCH = 10e-3, 3e-3
 """No training job's median kernel takes so long, nor does the median of the calls that launch them [s]."""
 
 _NO_RANK = re.compile(r"\d{10}")
