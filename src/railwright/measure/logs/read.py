@@ -111,6 +111,8 @@ def _why_none(text: str, also: str) -> str:
         return "the log is empty"
     if looks_like_json(text) or looks_like_records(text):
         return "the JSON report holds no complete result; the test was stopped before its first size"
+    if '"traceEvents"' in text:
+        return "this is a profile of PyTorch; `railwright trace compare STUDY PROFILE...` reads it"
     if "Using devices" in text or "nThread" in text or "_perf" in text:
         return "a test was started here, but no row of its table was printed: it failed or was stopped before"
     return (
