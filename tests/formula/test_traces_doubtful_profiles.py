@@ -154,3 +154,19 @@ def test_groups_that_the_layout_does_not_have_are_told(tmp_path: Path, ranks: in
     words = compare([step], job(gpus=16, tensor=8), DENSE, machine(2))[0].words
     said = [word for word in words if word.startswith(f"Collectives over {ranks} ranks run for 0.10 ms")]
     assert ["has groups of 2, 8, 16:" in word for word in said] == ([True] if told else [])
+
+
+@pytest.mark.parametrize(("every", "told"), [(1, False), (4, True)])
+def test_marks_of_microbatches_are_told(tmp_path: Path, every: int, told: bool) -> None:
+    """Eight marks of 100 us, the optimizer in each, or in the last of four."""
+    events: list[dict[str, object]] = []
+    for i in range(8):
+        mark = {"cat": "user_annotation", "name": f"ProfilerStep#{i}", "ts": 100 * i, "dur": 100, "pid": 9}
+        events += [mark, {"cat": "kernel", "name": "nvjet_tst", "ts": 100 * i, "dur": 80, "pid": 0}]
+        if (i + 1) % every == 0:
+            adam = "multi_tensor_apply_kernel<FusedAdam>"
+            events.append({"cat": "kernel", "name": adam, "ts": 100 * i + 80, "dur": 10, "pid": 0})
+    file = tmp_path / "profile.json"
+    file.write_text(json.dumps({"traceEvents": [{"ph": "X", "tid": 7, **event} for event in events]}))
+    said = "Kernels of the optimizer are in 2 of 8 marked steps: where each is a microbatch"
+    assert (said in _words(file)) is told

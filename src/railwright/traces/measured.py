@@ -106,12 +106,29 @@ def step_of(profile: Profile, whole: bool = False) -> Step:
         windows = [(work[0].start, max(span.end for span in work))]
     windows.sort(key=lambda w: w[1] - w[0])
     begin, end = windows[(len(windows) - 1) // 2]
-    marked = len(_marks(profile, "user_annotation") or _marks(profile, "gpu_user_annotation")) if whole else 0
-    notes = (
-        f"The whole trace is taken for one step (--whole), and {marked} ProfilerStep# marks are in it: where "
-        f"each is a step, leave --whole out.",
+    marks = _marks(profile, "user_annotation") or _marks(profile, "gpu_user_annotation")
+    notes = _doubts(work, windows, found, len(marks))
+    return _measure(profile, work, begin, end, found, len(windows), notes)
+
+
+def _doubts(
+    work: Sequence[Span], windows: Sequence[tuple[float, float]], found: Found, marks: int
+) -> tuple[str, ...]:
+    """A sentence where marks and what they enclose do not fit: microbatches, or several steps for one."""
+    if found == "whole trace":
+        return () if marks < 2 else (
+            f"The whole trace is taken for one step (--whole), and {marks} ProfilerStep# marks are in it: "
+            "where each is a step, leave --whole out.",
+        )  # fmt: skip
+    updates = [span.start for span in work if work_of(span) == "optimizer"]
+    updated = sum(any(begin <= at < end for at in updates) for begin, end in windows)
+    # the last may be cut off in front of it
+    if found != "ProfilerStep" or not 0 < updated < len(windows) - 1:
+        return ()
+    return (
+        f"Kernels of the optimizer are in {updated} of {len(windows)} marked steps: where each is a "
+        "microbatch, call profiler.step() once behind the optimizer instead.",
     )
-    return _measure(profile, work, begin, end, found, len(windows), notes if marked > 1 else ())
 
 
 def _works(span: Span) -> bool:
