@@ -95,6 +95,11 @@ def test_a_profile_of_another_gpu_is_told(tmp_path: Path) -> None:
     assert "of a GPU" not in _words(_changed(tmp_path, deviceProperties=devices[1:]))
 
 
+@pytest.mark.parametrize(("said", "rank"), [(3, 3), ("3", 3), ("", None), (None, None)])
+def test_a_rank_may_be_a_text(tmp_path: Path, said: object, rank: int | None) -> None:
+    assert read(_changed(tmp_path, distributedInfo={"rank": said, "world_size": "16"})).rank == rank
+
+
 def test_one_rank_has_one_profile(tmp_path: Path) -> None:
     """A rank's profiles of two times of a job, or one file twice, were compared as two ranks."""
     one, other = step_of(read(FIXTURE)), step_of(read(_changed(tmp_path)))

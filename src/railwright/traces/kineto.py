@@ -17,7 +17,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from railwright.traces.reading import finite
+from railwright.traces.reading import finite, whole
 from railwright.traces.refusal import EXECUTION_TRACE, wrong
 from railwright.traces.stream import JsonText
 from railwright.units import number, show_time
@@ -129,13 +129,21 @@ def read(file: str | Path) -> Profile:
     rank, world = about.get("rank"), about.get("world_size")
     return Profile(
         str(path),
-        rank if isinstance(rank, int) else None,
-        world if isinstance(world, int) else None,
+        _whole(rank),
+        _whole(world),
         tuple(spans),
         on_gpu,
         tuple(notes),
         _device(head.get("deviceProperties"), spans) if on_gpu else "",
     )
+
+
+def _whole(said: object) -> int | None:
+    """A whole number, also of a text of digits, as tools write that put it in afterwards."""
+    try:
+        return whole(said)
+    except ValueError:
+        return None
 
 
 def _device(properties: object, spans: Sequence[Span]) -> str:
