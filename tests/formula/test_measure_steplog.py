@@ -47,6 +47,12 @@ LINES = {
         "steps: 100 loss: 2.3456 iter time (s): 5.120 samples/sec: 200.000",
         LoggedStep(1, 100, seconds=5.12, samples=1024),
     ),
+    "DeepSpeed": (
+        "[2026-04-19 13:28:48,887] [INFO] [timer.py:260:stop] epoch=0/micro_step=40/global_step=10, "
+        "RunningAvgSamplesPerSec=151.50460549, CurrSamplesPerSec=160.5, MemAllocated=5.56GB, "
+        "MaxMemAllocated=16.6GB",
+        LoggedStep(1, 10, sample_rate=160.5),
+    ),
     "MaxText": (
         "I0811 21:55:06.119312 138304841739136 metric_logger.py:226] completed step: 9, seconds: 5.667, "
         "TFLOP/s/device: 134.924, Tokens/s/device: 8672.758, total_weights: 196608, loss: 10.374",
@@ -262,6 +268,24 @@ def test_a_line_behind_the_warm_up_is_judged() -> None:
 )
 def test_many_times_as_long_is_no_share(times: float, says: str) -> None:
     assert says in words(compared(5 * [times * predicted()]))[0]
+
+
+def test_deepspeeds_samples_become_steps_by_the_jobs_batch() -> None:
+    """64 sequences at 32 a second: two seconds; what Trainer or Megatron-DeepSpeed tells goes before it."""
+    steps = tuple(LoggedStep(i, 10 * i, sample_rate=32.0) for i in range(1, 9))
+    found = compare_steps(StepLog("job.log", "DeepSpeed", steps), JOB, DENSE, machine())
+    assert found.measured == pytest.approx(2.0)
+    assert any("the study's global_batch (64)" in note for note in found.notes)
+    assert any("software, such as deepspeed-2024" in note for note in found.notes)
+
+
+@pytest.mark.parametrize("framework", ["Megatron-LM", "Hugging Face's Trainer"])
+def test_deepspeeds_engine_counts_where_nothing_else_times_steps(tmp_path: Path, framework: str) -> None:
+    engine = LINES["DeepSpeed"][0]
+    log = read_step_log(written(tmp_path, f"{engine}\n{LINES[framework][0]}\n{engine}\n"))
+    assert (log.framework, len(log.steps)) == (framework, 1)
+    log = read_step_log(written(tmp_path, f"{{'loss': 2.1, 'epoch': 0.1}}\n{engine}\n"))
+    assert (log.framework, len(log.steps)) == ("DeepSpeed", 1)
 
 
 def test_hugging_faces_fifth_version_prints_strings(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from railwright.measure.steplog.formats import (
     BATCH,
     FORMATS,
     TRAINER,
+    ZERO,
     Told,
     bar,
     composer,
@@ -23,10 +24,11 @@ from railwright.measure.steplog.formats import (
     steps_in_all,
     trains,
     unblurred,
+    zero,
 )
 from railwright.measure.steplog.log import LoggedStep, StepLog
 
-KNOWN = ", ".join(name for name, _ in FORMATS) + ", llm-foundry"
+KNOWN = ", ".join(name for name, _ in FORMATS) + f", llm-foundry, {ZERO}"
 EXPECTED = f"a training log with lines that number steps and time them, as {KNOWN} print them"
 """What is asked of a training log."""
 COLOUR = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
@@ -109,6 +111,7 @@ class _Found:
           counts, which Trainer announces, or whose stations stand before what it tells of training
     begun, from_step  bars that were just begun, and the step from which one that goes on behind a restart
           tells times
+    engine  what DeepSpeed's engine tells of steps, which counts where nothing else does
     generates  first line of a step that generates its samples, 0 where there is none
     """
 
@@ -128,6 +131,7 @@ class _Found:
     trained: Counter[int | None] = field(default_factory=Counter)
     announced: int | None = None
     blurred: bool = False
+    engine: dict[int, LoggedStep] = field(default_factory=dict)
     generates: int = 0
 
     def take(self, number: int, text: str) -> None:
@@ -142,6 +146,8 @@ class _Found:
             self._keep("llm-foundry", number, {"number": self.batch, "rate": rate})
         elif told := _told(text):
             self._keep(told[0], number, told[1])
+        elif (engines := zero(text)) is not None:
+            self.engine[engines["number"]] = LoggedStep(number, **engines)
         self._draw(number, text)
 
     def _draw(self, line: int, text: str) -> None:
@@ -165,7 +171,12 @@ class _Found:
             self.announced = total
 
     def settle(self) -> None:
-        """Steps of Trainer's training bar in place of the mean that it tells at its end."""
+        """Trainer's bar in place of the mean at its end; DeepSpeed's engine where nothing else tells."""
+        self._settle_bar()
+        if self.engine and not self.steps:
+            self.frameworks, self.steps = [ZERO], self.engine
+
+    def _settle_bar(self) -> None:
         mine: list[int | None] = [bar for bar, _ in self.trained.most_common(1)]
         if self.announced in self.bars:
             mine = [self.announced]
@@ -189,6 +200,7 @@ class _Found:
             self.reports.clear()
             self.bars.clear()
             self.trained.clear()
+            self.engine.clear()
         self.said |= told
 
     def _keep(self, framework: str, line: int, told: Told) -> None:
