@@ -25,6 +25,13 @@ def test_a_full_curve_on_eight_nodes_tells_all_three(tmp_path):
     assert found.profile.refused == ()
 
 
+def test_a_log_of_other_gpus_is_not_fitted(tmp_path):
+    log = write_log(tmp_path)
+    log.write_text(log.read_text().replace("NVIDIA H100", "NVIDIA A100-SXM4-80GB"))
+    with pytest.raises(PlanError, match=r"A100-SXM4-80GB, and the study's GPUs are h100-sxm"):
+        calibrate([log], study())
+
+
 def test_two_nodes_say_nothing_of_a_fabric(tmp_path):
     found = calibrate([write_log(tmp_path, ranks=16)], study())
     assert "usable" not in found.profile.families[TREE].measured()

@@ -23,6 +23,8 @@ HEAD = " size time algbw busbw\n"
         (f"all_gather_perf\n{HEAD} 1048576 N/A N/A 19.66\n", "say it with --ranks"),
         (f"all_reduce_perf\n{HEAD} 1048576 N/A N/A N/A\n", "no complete row with a size"),
         ('{"results": [{"size": 8, "out_of_place": {"bus_bw"', "holds no complete result"),
+        ('[\n{"numCycle":0, "name":"AllReduce", "size":8, "busBw":0.1', "holds no complete result"),
+        ('{"schemaVersion": 1, "traceEvents": []}', "`railwright trace compare STUDY PROFILE...` reads it"),
     ],
 )  # fmt: skip
 def test_texts(text, sentence):

@@ -98,6 +98,17 @@ def test_without_devices_whole_servers_come_first():
     assert notes == ()
 
 
+def test_a_log_of_other_gpus_is_told_first():
+    """An MI300X's log beside H100 blamed clocks, NVLink and the fabric manager."""
+    first, *_ = compare(read_log(LOGS / "rccl_all_reduce_8.log"), STUDY).findings
+    assert first.kind == "another machine"
+    assert "AMD Instinct MI300X, and the study's GPUs are h100-sxm" in first.evidence
+
+
+def test_a_log_of_the_studys_gpus_is_of_its_machine(found):
+    assert "another machine" not in [f.kind for f in found.findings]
+
+
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [

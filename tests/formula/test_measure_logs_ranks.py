@@ -76,3 +76,12 @@ def test_above_algbw_names_the_all_reduce():
     curve = read_log(text)[0]
     assert curve.op == "all_reduce"
     assert any("which only an all-reduce has" in n for n in curve.notes)
+
+
+def test_said_ranks_beside_listed_devices_are_told():
+    """A broadcast's busbw is its algbw, so that nothing but the list contradicts."""
+    devices = "".join(f"#  Rank {r} Group  0 Pid 1 on a device {r} [00] NVIDIA H100\n" for r in range(4))
+    text = f"broadcast_perf\n{devices} size time algbw busbw\n 1048576 50.00 20.97 20.97\n"
+    (curve,) = read_log(text, ranks=2)
+    assert (curve.ranks, curve.notes[0]) == (2, "the log lists 4 devices, and 2 ranks were said (--ranks)")
+    assert not read_log(text, ranks=4)[0].notes[:-1]

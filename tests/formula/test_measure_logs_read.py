@@ -34,6 +34,7 @@ def first(name, **more):
         ("nccl.json", "all_reduce", 16, 11, 199.41, "nccl-tests"),
         ("nccl_alltoall_16.log", "all_to_all", 16, 11, 44.94, "nccl-tests"),  # N/A in the in-place #wrong
         ("rccl_all_reduce_8.log", "all_reduce", 8, 11, 299.05, "rccl-tests"),
+        ("rccl.json", "all_reduce", 8, 10, 298.99, "rccl-tests"),
         (
             "nccl_1_milliseconds_all_reduce.log",
             "all_reduce",
@@ -158,3 +159,57 @@ def test_missing_rows_are_noticed_by_the_average():
     lines = (LOGS / "nccl_all_reduce_16.log").read_text().split("\n")
     kept = [line for line in lines if not line.startswith("  1073741824")]
     assert any("rows are missing" in note for note in read_log("\n".join(kept))[0].notes)
+
+
+def test_rccl_tests_records_are_a_table_of_two_halves(tmp_path):
+    """One record is a size and a half of it; of a file that was cut short what is whole counts."""
+    out, inside = read_log(LOGS / "rccl.json")
+    assert (out.in_place, inside.in_place) == (False, True)
+    assert [(a.size, b.time - a.time) for a, b in zip(out.points, inside.points, strict=True)] == [
+        (p.size, pytest.approx(0.4e-6, abs=1e-11)) for p in out.points
+    ]
+    assert [p.line for p in out.points[:2]] == [2, 4]
+    cut = tmp_path / "cut.json"
+    text = (LOGS / "rccl.json").read_text()
+    cut.write_text(text[: text.rindex('"busBw"')])
+    (short, half) = read_log(cut)
+    assert (len(short.points), len(half.points)) == (10, 9)
+    assert any("cut short" in note for note in short.notes)
+
+
+def test_records_of_several_collectives_are_several_tables(tmp_path):
+    text = (LOGS / "rccl.json").read_text().strip("[]\n")
+    other = text.replace("AllReduce", "Broadcast").replace('"ranks":8', '"ranks":16')
+    file = tmp_path / "both.json"
+    file.write_text(f"[\n{text},\n{other}\n]")
+    assert [(c.op, c.ranks) for c in read_log(file) if not c.in_place] == [
+        ("all_reduce", 8),
+        ("broadcast", 16),
+    ]
+
+
+def test_what_is_said_of_the_operation_does_not_rename_a_named_table():
+    """A log's all-to-all was compared as an all-gather, which has its factor: LL was at fault."""
+    curve = first("nccl_alltoall_16.log", op="all_gather")
+    assert curve.op == "all_to_all"
+    assert (
+        "the log names this table all_to_all; --op all_gather is for tables that nothing names" in curve.notes
+    )
+    assert not [note for note in first("nccl_alltoall_16.log", op="alltoall").notes if "--op" in note]
+
+
+def test_two_tests_that_print_at_once_keep_their_names():
+    """Of pods or ranks whose lines alternate each has its own test; the later name was both tables'."""
+    row = " 1048576 1 float sum -1 50.00 20.97 {} 0"
+    lines = [
+        "# Collective test starting: {}_perf",
+        "# size count type redop root time algbw busbw #wrong",
+        row,
+    ]
+    tests = (("all_reduce", "36.70"), ("all_gather", "18.35"))
+    text = "".join(
+        f"{i}: {line.format(name if line.startswith('#') else busbw)}\n"
+        for line in lines
+        for i, (name, busbw) in enumerate(tests)
+    )
+    assert [(c.op, c.ranks) for c in read_log(text)] == [("all_reduce", 8), ("all_gather", 8)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -45,6 +46,12 @@ LINES = {
     "DeepSpeed's pipeline engine": (
         "steps: 100 loss: 2.3456 iter time (s): 5.120 samples/sec: 200.000",
         LoggedStep(1, 100, seconds=5.12, samples=1024),
+    ),
+    "DeepSpeed": (
+        "[2026-04-19 13:28:48,887] [INFO] [timer.py:260:stop] epoch=0/micro_step=40/global_step=10, "
+        "RunningAvgSamplesPerSec=151.50460549, CurrSamplesPerSec=160.5, MemAllocated=5.56GB, "
+        "MaxMemAllocated=16.6GB",
+        LoggedStep(1, 10, sample_rate=160.5),
     ),
     "MaxText": (
         "I0811 21:55:06.119312 138304841739136 metric_logger.py:226] completed step: 9, seconds: 5.667, "
@@ -119,6 +126,27 @@ def test_a_job_started_again_counts_its_steps_once(tmp_path: Path) -> None:
         (2, pytest.approx(1.1)),
         (3, pytest.approx(1.2)),
     ]
+
+
+@pytest.mark.parametrize(
+    ("numbers", "again"),
+    [
+        ([*range(1, 9), *range(1, 9)], 8),  # two runs in one file
+        ([*range(1, 9), *range(5, 9)], 4),  # from a checkpoint
+        ([1, 1, 2, 2, 3, 2, 3, 4, 3, 4], 0),  # ranks that all print
+        (range(0, 80, 10), 0),
+    ],
+)
+def test_steps_that_ran_again_are_counted(tmp_path: Path, numbers: Sequence[int], again: int) -> None:
+    line = " iteration {:8d}/ 500 | elapsed time per iteration (ms): 1000.0 | global batch size:   128 |"
+    log = read_step_log(written(tmp_path, "\n".join(map(line.format, numbers))))
+    assert (len(log.steps), log.again) == (len(set(numbers)), again)
+
+
+def test_a_log_of_two_runs_says_which_counts() -> None:
+    """The first run's 50 steps went without a word."""
+    assert any("50 steps ran again later" in note for note in compared([1.0] * 100, again=50).notes)
+    assert not any("ran again" in note for note in compared([1.0] * 100).notes)
 
 
 def test_logs_of_collectives_are_none() -> None:
@@ -240,6 +268,24 @@ def test_a_line_behind_the_warm_up_is_judged() -> None:
 )
 def test_many_times_as_long_is_no_share(times: float, says: str) -> None:
     assert says in words(compared(5 * [times * predicted()]))[0]
+
+
+def test_deepspeeds_samples_become_steps_by_the_jobs_batch() -> None:
+    """64 sequences at 32 a second: two seconds; what Trainer or Megatron-DeepSpeed tells goes before it."""
+    steps = tuple(LoggedStep(i, 10 * i, sample_rate=32.0) for i in range(1, 9))
+    found = compare_steps(StepLog("job.log", "DeepSpeed", steps), JOB, DENSE, machine())
+    assert found.measured == pytest.approx(2.0)
+    assert any("the study's global_batch (64)" in note for note in found.notes)
+    assert any("software, such as deepspeed-2024" in note for note in found.notes)
+
+
+@pytest.mark.parametrize("framework", ["Megatron-LM", "Hugging Face's Trainer"])
+def test_deepspeeds_engine_counts_where_nothing_else_times_steps(tmp_path: Path, framework: str) -> None:
+    engine = LINES["DeepSpeed"][0]
+    log = read_step_log(written(tmp_path, f"{engine}\n{LINES[framework][0]}\n{engine}\n"))
+    assert (log.framework, len(log.steps)) == (framework, 1)
+    log = read_step_log(written(tmp_path, f"{{'loss': 2.1, 'epoch': 0.1}}\n{engine}\n"))
+    assert (log.framework, len(log.steps)) == ("DeepSpeed", 1)
 
 
 def test_hugging_faces_fifth_version_prints_strings(tmp_path: Path) -> None:

@@ -172,3 +172,12 @@ def test_a_records_memory_is_no_step() -> None:
     refused = (Skipped("memory resident", "c", "reserved bytes"),)
     for name in ("SimuMax", "A records"):
         assert bar(name, [*rows, memory], records, refused) == bar(name, rows, records)
+
+
+def test_both_ends_of_a_band_are_the_same_quantile() -> None:
+    """Mirrored ratios have the mirrored band, also where a share of the weight is reached exactly: what sums
+    round off took 0.9 for one end and -0.79 for the same end mirrored."""
+    groups = ["a", "b", "a", "b", "c", "b", "b", "b"]
+    ratios = [1.15, 1.072, 1.089, 0.914, 1.031, 0.9, 1.082, 0.79]
+    low, high = band(ratios, groups)
+    assert band([-ratio for ratio in ratios], groups) == (-high, -low)

@@ -6,7 +6,8 @@ from collections import Counter
 
 import pytest
 
-from railwright.measure.training_choices import Pair, Step, pairs, weighted
+from railwright.measure.bands import weighted
+from railwright.measure.training_choices import Pair, Step, pairs
 from railwright.search.claims import FIFTH, trusted
 from railwright.training.choices import choice, choices
 

@@ -270,7 +270,7 @@ def test_gzip_is_seen_by_its_first_bytes(tmp_path: Path) -> None:
 def test_a_long_trace_is_read_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     at_once = read(FIXTURE)
     assert len(at_once.spans) == 24
-    monkeypatch.setattr("railwright.traces.kineto.CHUNK", 97)
+    monkeypatch.setattr("railwright.traces.stream.CHUNK", 97)
     in_pieces = read(FIXTURE)
     assert in_pieces.spans == at_once.spans
     assert step_of(in_pieces).exposed == step_of(at_once).exposed

@@ -8,6 +8,9 @@ from collections.abc import Sequence
 LEVEL = 0.8
 """Share of measurements that a band shall contain."""
 
+ROUNDED = 1e-12
+"""What sums of weights may be off: a share that is reached exactly is reached."""
+
 
 def band(
     ratios: Sequence[float], groups: Sequence[str], growth: float = 0.0, level: float = LEVEL
@@ -25,15 +28,16 @@ def band(
     """
     sizes = Counter(groups)
     weight_of = {group: float(size) ** (growth - 1.0) for group, size in sizes.items()}
-    ordered = sorted((ratio, weight_of[group]) for ratio, group in zip(ratios, groups, strict=True))
-    total = sum(weight for _, weight in ordered)
-    tail = (1.0 - level) / 2.0 * (1.0 - 1.0 / len(sizes))
-    below, low, high = 0.0, ordered[0][0], ordered[-1][0]
-    for ratio, weight in ordered:
-        if below / total <= tail:
-            low = ratio
-        below += weight
-        if below / total >= 1.0 - tail:
-            high = ratio
-            break
-    return low, high
+    weights = [weight_of[group] for group in groups]
+    inside = 1.0 - (1.0 - level) / 2.0 * (1.0 - 1.0 / len(sizes))
+    return -weighted([-ratio for ratio in ratios], weights, inside), weighted(ratios, weights, inside)
+
+
+def weighted(values: Sequence[float], weights: Sequence[float], share: float) -> float:
+    """The least value below or at which a share of the weight lies.  Raises ValueError without values."""
+    reached, wanted = 0.0, share * sum(weights) * (1.0 - ROUNDED)
+    for value, weight in sorted(zip(values, weights, strict=True)):
+        reached += weight
+        if reached >= wanted:
+            return value
+    raise ValueError("a quantile of nothing")

@@ -15,7 +15,7 @@ from railwright.collectives.profile import family_name
 from railwright.errors import PlanError
 from railwright.measure.calibrate_fit import Part
 from railwright.measure.compare_findings import BOUND, SMALL
-from railwright.measure.compare_place import place
+from railwright.measure.compare_place import other_gpus, place
 from railwright.measure.compare_suspects import bounds
 from railwright.measure.logs.curve import MeasuredCurve, one_half
 from railwright.traffic.demand import Communicator
@@ -73,6 +73,9 @@ def _placed(curve: MeasuredCurve, machine: Machine) -> tuple[tuple[Communicator,
     if len(groups[0]) < 2:
         raise PlanError(f"{where}: {curve.op} ran on one rank, so that nothing was sent; measure on a whole "
                         "node at least, with the tests built with MPI=1.")  # fmt: skip
+    if others := other_gpus(curve, machine):
+        raise PlanError(f"{where}: {curve.op} is not used ({others}); name the server that ran in the study "
+                        "(cluster.server).")  # fmt: skip
     for mark in UNTRUE:
         for note in curve.notes:
             if mark in note:

@@ -11,8 +11,8 @@ from railwright.collectives.predict import OPS
 from railwright.collectives.prediction import Op
 from railwright.errors import PlanError
 from railwright.fabric.finding import SERIOUS_FIRST, Finding
-from railwright.measure.compare_findings import across, findings_of
-from railwright.measure.compare_place import place
+from railwright.measure.compare_findings import across, another_machine, findings_of
+from railwright.measure.compare_place import other_gpus, place
 from railwright.measure.compare_result import ComparedCurve, ComparedPoint, Comparison
 from railwright.measure.compare_suspects import bounds, suspects
 from railwright.measure.logs.curve import MeasuredCurve, one_half
@@ -87,7 +87,8 @@ def compare_curve(curve: MeasuredCurve, machine: Machine) -> ComparedCurve:
         findings=(),
         notes=(*notes, *basis),
     )
-    return replace(plain, findings=findings_of(plain))
+    others = other_gpus(curve, machine)
+    return replace(plain, findings=(*another_machine(plain, others), *findings_of(plain)))
 
 
 def _modelled(curve: MeasuredCurve) -> Op:

@@ -106,6 +106,13 @@ def _believable(curve: ComparedCurve) -> list[Finding]:
     return out
 
 
+def another_machine(curve: ComparedCurve, others: str) -> list[Finding]:
+    """That the log is of other GPUs than the study's (`compare_place.other_gpus`), where it says so."""
+    test = "name the server that ran in the study (cluster.server), and compare again"
+    why = f"{others}: what else is found here compares two machines"
+    return [_finding(curve, "another machine", "warning", curve.points, why, 0.95, test)] if others else []
+
+
 def _too_fast(curve: ComparedCurve) -> list[Finding]:
     """Measured above what the wires of the study allow under any algorithm."""
     over = [p for p in curve.points if p.size >= SMALL and p.busbw > BOUND * p.bound_busbw]

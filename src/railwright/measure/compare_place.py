@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from railwright.catalog.names import is_another_gpu
 from railwright.collectives.machine import Machine
 from railwright.errors import PlanError
 from railwright.fabric.graph import Fabric
@@ -45,6 +46,15 @@ def place(curve: MeasuredCurve, machine: Machine) -> tuple[tuple[Communicator, .
         "part",
     )  # fmt: skip
     return (Communicator(np.arange(ranks, dtype=np.int32), "world"),), note
+
+
+def other_gpus(curve: MeasuredCurve, machine: Machine) -> str:
+    """What the log's devices are where they are no GPUs of the study, in words; else ''."""
+    named = dict.fromkeys(device.name for device in curve.header.devices)
+    others = [name for name in named if is_another_gpu(name, machine.gpu.name)]
+    if not others:
+        return ""
+    return f"the log lists {others[0]}, and the study's GPUs are {machine.gpu.name}"
 
 
 def _trusted(devices: tuple[Device, ...], ranks: int, groups: int) -> bool:

@@ -10,7 +10,7 @@ from statistics import median
 from railwright.collectives.machine import Machine
 from railwright.errors import PlanError
 from railwright.measure.step_flops import LoggedFlops, logged_flops
-from railwright.measure.steplog.formats import HALF
+from railwright.measure.steplog.formats import HALF, ZERO
 from railwright.measure.steplog.log import LoggedStep, StepLog
 from railwright.measure.table import quantile
 from railwright.model.architecture import Transformer
@@ -46,6 +46,7 @@ PRINTED_BY: dict[str, Software] = {
     "torchtitan": "fsdp-2025",
     "MaxText": "xla-2025",
     "llm-foundry": "fsdp-2023",
+    ZERO: "deepspeed-2024",
 }
 """Whose log a format is, by the newest software era in common use of the framework that prints it."""
 LEAST = 0.02
@@ -170,10 +171,20 @@ def compare_steps(log: StepLog, job: TrainingJob, arch: Transformer, machine: Ma
     notes = [ramp] if ramp else []
     if other := _another_framework(log, job):
         notes.append(other)
+    if all(step.sample_rate is not None for step in steps):
+        notes.append(
+            f"{log.framework} tells samples a second and no batch: a step is that of the study's "
+            f"global_batch ({job.global_batch}), from forward to optimizer, without what is between steps"
+        )
     if log.before:
         notes.append(
             f"{number(log.before, 'step')} left out that ran on other GPUs or in another layout, before the "
             "job was started again"
+        )
+    if log.again:
+        notes.append(
+            f"{number(log.again, 'step')} ran again later in the log, behind a restart or in another run: "
+            "the later ones count; give each run's log alone to compare the earlier"
         )
     if predicted.memory.total > predicted.memory.capacity:
         notes.append(

@@ -14,6 +14,7 @@ from statistics import geometric_mean
 from typing import NamedTuple
 
 from railwright.errors import PlanError
+from railwright.measure.bands import weighted
 from railwright.measure.machines import Unsupported
 from railwright.measure.table import Row
 from railwright.measure.training_bands import GROWTH
@@ -135,13 +136,3 @@ def _weights(some: Sequence[Pair], made: Sequence[Pair], layouts: Mapping[str, i
     pairs."""
     counts = Counter(pair.family for pair in made)
     return [layouts[pair.family] ** GROWTH / counts[pair.family] for pair in some]
-
-
-def weighted(values: Sequence[float], weights: Sequence[float], share: float) -> float:
-    """The least value below or at which a share of the weight lies."""
-    reached, total = 0.0, sum(weights)
-    for value, weight in sorted(zip(values, weights, strict=True)):
-        reached += weight
-        if reached >= share * total:
-            return value
-    raise ValueError("a quantile of nothing")

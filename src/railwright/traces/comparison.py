@@ -12,15 +12,18 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import log
+from pathlib import Path
 from statistics import median
 from typing import get_args
 
+from railwright.catalog.names import is_another_gpu
 from railwright.collectives import predict
 from railwright.collectives.machine import Machine
 from railwright.collectives.prediction import CollectivePrediction, Op
 from railwright.errors import PlanError, RailwrightError
 from railwright.model.architecture import Operator, Transformer
 from railwright.spec.training import TrainingJob
+from railwright.traces.intervals import both, length, union
 from railwright.traces.measured import Collective, Step
 from railwright.traces.step import MOST_EVENTS
 from railwright.traffic.demand import Communicator
@@ -42,6 +45,8 @@ COMPUTE = {
 OTHER = "other communication"
 IDLE = "waiting (host, pipeline)"
 COPY = "copies from and to the host"
+NOTABLE = 0.02
+"""Part of a step from which on a difference is told."""
 _KERNELS = {"gemm": ("gemm", "grouped_gemm"), "attention": ("attention",), "memory": ("memory", "scan")}
 _OF_KIND = {
     "expert_dp": "dp", "embedding": "dp", "shard": "dp", "expert_shard": "dp", "copies": "dp",
@@ -104,8 +109,10 @@ def compare(
     """The measured step that waits least, of one or several ranks, beside the predicted one.
 
     Training's shares are those of the stage that waits least, so the rank that waits least is put beside it.
-    Raises PlanError as `training.simulate` does, and for a profile of another number of ranks.
+    Raises PlanError as `training.simulate` does, for a profile of another number of ranks, and for two
+    profiles of one rank.
     """
+    _refuse_twice(steps, job)
     _refuse_another_job(steps, job, machine)
     step = min(
         steps, key=lambda s: (s.exposed.get("communication", 0.0) + s.exposed.get("idle", 0.0), s.file)
@@ -132,9 +139,23 @@ def compare(
     )
     result = Comparison(
         step.file, step.rank, step.seconds, predicted.step_time, rows,
-        tuple(_collectives(step, kinds, families, groups, machine)), _words(step, predicted, rows),
+        tuple(_collectives(step, kinds, families, groups, machine)),
+        (*_words(step, predicted, rows, machine), *_strangers(step, families, groups, job)),
     )  # fmt: skip
     return result, predicted
+
+
+def _refuse_twice(steps: Sequence[Step], job: TrainingJob) -> None:
+    """Two profiles of one rank are of two times of the job, or one file named twice."""
+    seen: dict[object, str] = {}
+    for step in steps:
+        key = step.rank if step.rank is not None else str(Path(step.file).resolve())
+        if key in seen:
+            twice = f"{step.file} is named twice"
+            if seen[key] != step.file:
+                twice = f"{seen[key]} and {step.file} are both of rank {step.rank}"
+            raise PlanError(f"{job.name}: {twice}; name one profile of each rank, all of the same steps.")
+        seen[key] = step.file
 
 
 def _refuse_another_job(steps: Sequence[Step], job: TrainingJob, machine: Machine) -> None:
@@ -198,48 +219,18 @@ def _seen_on_gpu(step: StepResult) -> dict[str, float]:
         if event.rank == step.stage:
             lane = event.lane if event.lane in ("host", "dp", "copy") else "inner"
             spans[lane].append((event.start, event.end))
-    host, dp, copy, inner = (_union(spans[lane]) for lane in ("host", "dp", "copy", "inner"))
+    host, dp, copy, inner = (union(spans[lane]) for lane in ("host", "dp", "copy", "inner"))
 
     def outside(some: list[tuple[float, float]]) -> float:
-        return _length(some) - _length(_both(some, inner))
+        return length(some) - length(both(some, inner))
 
-    gradients = outside(_both(host, dp))
-    copies = outside(_both(host, _union([*dp, *copy]))) - gradients
-    together = _both(copy, dp)
-    copied = outside(together) - outside(_both(together, host))
+    gradients = outside(both(host, dp))
+    copies = outside(both(host, union([*dp, *copy]))) - gradients
+    together = both(copy, dp)
+    copied = outside(together) - outside(both(together, host))
     more = {_label("dp"): gradients + copied, COPY: copies - copied, IDLE: -gradients - copies}
     # below a nanosecond it is what sums leave
     return {label: seconds for label, seconds in more.items() if abs(seconds) > 1e-9}
-
-
-def _union(spans: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
-    """Spans in order, those that meet joined."""
-    found: list[tuple[float, float]] = []
-    for start, end in sorted(spans):
-        if found and start <= found[-1][1]:
-            found[-1] = found[-1][0], max(end, found[-1][1])
-        else:
-            found.append((start, end))
-    return found
-
-
-def _both(some: list[tuple[float, float]], others: list[tuple[float, float]]) -> list[tuple[float, float]]:
-    """What two unions of spans have in common."""
-    found: list[tuple[float, float]] = []
-    i = j = 0
-    while i < len(some) and j < len(others):
-        start, end = max(some[i][0], others[j][0]), min(some[i][1], others[j][1])
-        if start < end:
-            found.append((start, end))
-        if some[i][1] <= others[j][1]:
-            i += 1
-        else:
-            j += 1
-    return found
-
-
-def _length(spans: Sequence[tuple[float, float]]) -> float:
-    return sum(end - start for start, end in spans)
 
 
 def _alone(job: TrainingJob, arch: Transformer, machine: Machine, kinds: tuple[str, ...]) -> float:
@@ -342,7 +333,25 @@ def _collectives(
     return sorted(found, key=lambda row: -row.middle * row.count)
 
 
-def _words(step: Step, predicted: StepResult, rows: Sequence[Row]) -> tuple[str, ...]:
+def _strangers(
+    step: Step, families: Sequence[GroupKind | None], groups: Groups, job: TrainingJob
+) -> tuple[str, ...]:
+    """A sentence where collectives run over a number of ranks that neither job nor layout has."""
+    sizes = {len(m[0]) for kind in get_args(GroupKind) if (m := groups.of(kind))} | {groups.grid.size}
+    busy: dict[int, float] = defaultdict(float)
+    for one, family in zip(step.collectives, families, strict=True):
+        if family is None and one.call is not None and one.call.ranks > 1 and one.call.ranks not in sizes:
+            busy[one.call.ranks] += sum(one.times)
+    layout = ", ".join(str(size) for size in sorted(sizes) if size > 1)
+    return tuple(
+        f"Collectives over {ranks} ranks run for {seconds * 1e3:.2f} ms, and '{job.name}' has groups of "
+        f"{layout}: the profiled job was laid out otherwise (jobs[].layout)."
+        for ranks, seconds in sorted(busy.items())
+        if seconds >= NOTABLE * step.seconds
+    )
+
+
+def _words(step: Step, predicted: StepResult, rows: Sequence[Row], machine: Machine) -> tuple[str, ...]:
     ratio = step.seconds / predicted.step_time
     shown = f"{ratio:.2f}" if ratio > 0.1 else f"{ratio:.2g}"
     words = [
@@ -359,11 +368,16 @@ def _words(step: Step, predicted: StepResult, rows: Sequence[Row]) -> tuple[str,
             "No GPU is in this profile, so what its CPU ran stands beside the predicted kernels: of a job on "
             "GPUs these are launches (profile with ProfilerActivity.CUDA)."
         )
+    if is_another_gpu(step.gpu, machine.gpu.name):
+        words.append(
+            f"The profile is of a GPU '{step.gpu}', and the study's are {machine.gpu.name}: name the server "
+            "that ran it (cluster.server)."
+        )
     words += step.notes
     told = len(words)
     for row in sorted(rows, key=lambda r: -abs(r.measured - r.predicted)):
         off = row.measured - row.predicted
-        if abs(off) < 0.02 * predicted.step_time:
+        if abs(off) < NOTABLE * predicted.step_time:
             continue
         more = "more" if off > 0 else "less"
         words.append(

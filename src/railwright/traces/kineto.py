@@ -1,33 +1,26 @@
 """PyTorch profiler traces (Kineto): the events of a rank, read as a stream, plain or gzip.
 
 Format: Google's "Trace Event Format" as pytorch/kineto, libkineto/src/output_json.cpp writes it: an object
-whose "traceEvents" are complete events ('X', microseconds) with a category ('kernel', 'gpu_memcpy', 'cpu_op',
+whose "traceEvents" are complete events ('X'; microseconds, whatever "displayTimeUnit" asks a viewer to show,
+behind "baseTimeNanoseconds") with a category ('kernel', 'gpu_memcpy', 'cpu_op',
 'user_annotation', …) and, on collectives, "Collective name", "In msg nelems", "Out msg nelems", "Group size",
 "dtype", "Process Group Name" and "Process Group Ranks".
 """
 
 from __future__ import annotations
 
-import codecs
-import gzip
-import json
 import re
-import zlib
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from statistics import median
 from typing import Any
 
-from railwright.traces.reading import Unreadable, finite, value_at
+from railwright.traces.reading import finite, whole
 from railwright.traces.refusal import EXECUTION_TRACE, wrong
-from railwright.units import number
-
-CHUNK = 1 << 20
-"""What is read at once [byte]."""
-
-LONGEST = 64 << 20
-"""An event, or a value of the head, is no longer than this [character]."""
+from railwright.traces.stream import JsonText
+from railwright.units import number, show_time
 
 DEVICE = ("kernel", "gpu_memcpy", "gpu_memset")
 """Categories of what runs on a GPU."""
@@ -47,6 +40,12 @@ WIDTH = {
     "float8_e5m2fnuz": 1, "float8_e8m0fnu": 1,
 }  # fmt: skip
 """Bytes of an element, by PyTorch's name in lower case."""
+
+LATEST = 2**63 / 1000
+"""Kineto's times are nanoseconds of 64 bits: none ends later than this, in the year 2262 [us]."""
+
+LONG_KERNEL, LONG_LAUNCH = 10e-3, 3e-3
+"""No training job's median kernel takes so long, nor does the median of the calls that launch them [s]."""
 
 _NO_RANK = re.compile(r"\d{10}")
 
@@ -85,7 +84,8 @@ class Span:
 class Profile:
     """One rank's trace, spans by start; `rank` is None where the trace does not say it.
 
-    notes  what was left out, in words
+    gpu    its driver's name, '' where the trace does not say it
+    notes  what was left out or is doubtful, in words
     """
 
     file: str
@@ -94,6 +94,7 @@ class Profile:
     spans: tuple[Span, ...]
     on_gpu: bool
     notes: tuple[str, ...] = ()
+    gpu: str = ""
 
 
 def read(file: str | Path) -> Profile:
@@ -105,11 +106,12 @@ def read(file: str | Path) -> Profile:
     if path.is_dir():
         raise wrong(path, "", "a folder; name the profiles in it, one of each rank.")
     head: dict[str, Any] = {}
-    kept = _launched(_events(path, head))
+    kept, launches = _launched(_events(path, head))
     on_gpu = any(span.category in DEVICE for span in kept)
     if not on_gpu:
         kept = [s for s in map(_span, _events(path, head)) if s.category in ("cpu_op", *MARKS)]
     kept, notes = _ended(kept)
+    notes += _too_long(kept, launches)
     if not any(span.category not in MARKS for span in kept):
         raise wrong(path, "", "a profile without kernels and without operators; was anything profiled?")
     if on_gpu:
@@ -127,34 +129,68 @@ def read(file: str | Path) -> Profile:
     rank, world = about.get("rank"), about.get("world_size")
     return Profile(
         str(path),
-        rank if isinstance(rank, int) else None,
-        world if isinstance(world, int) else None,
+        _whole(rank),
+        _whole(world),
         tuple(spans),
         on_gpu,
         tuple(notes),
+        _device(head.get("deviceProperties"), spans) if on_gpu else "",
     )
 
 
-def _launched(events: Iterator[dict[str, Any]]) -> list[Span]:
-    """What ran on the device, with the time of the call that launched it, and annotations.
+def _whole(said: object) -> int | None:
+    """A whole number, also of a text of digits, as tools write that put it in afterwards."""
+    try:
+        return whole(said)
+    except ValueError:
+        return None
+
+
+def _device(properties: object, spans: Sequence[Span]) -> str:
+    """Name of the GPU that ran the spans: that of its number, else the one name that all have."""
+    listed = [one for one in properties if isinstance(one, dict)] if isinstance(properties, list) else []
+    names = {str(one.get("id")): str(one["name"]) for one in listed if isinstance(one.get("name"), str)}
+    ran = next((span.process for span in spans if span.category in DEVICE), "")
+    return names.get(ran) or (names.popitem()[1] if len(set(names.values())) == 1 else "")
+
+
+def _launched(events: Iterator[dict[str, Any]]) -> tuple[list[Span], list[float]]:
+    """(what ran on the device, with the time of the call that launched it, and annotations; the lengths of
+    calls that launch kernels [s]).
 
     Both have CUPTI's (or ROCm's) correlation; one that calls of two processes have says nothing.
     """
     kept: list[tuple[Span, object]] = []
     calls: dict[object, tuple[str, float | None]] = {}
+    lengths: list[float] = []
     for event in events:
         span, args = _span(event), event.get("args")
         found = args.get("correlation") if isinstance(args, dict) else None
         if span.category in (*DEVICE, *MARKS):
             kept.append((span, found if isinstance(found, int) else None))
         elif isinstance(found, int) and span.category.endswith(CALLS):
+            if "Launch" in span.name:
+                lengths.append(span.end - span.start)
             process, _ = calls.setdefault(found, (span.process, span.start))
             if process != span.process:
                 calls[found] = process, None
     return [
         replace(span, launched=calls.get(found, ("", None))[1]) if span.category in DEVICE else span
         for span, found in kept
-    ]
+    ], lengths
+
+
+def _too_long(spans: Sequence[Span], launches: Sequence[float]) -> list[str]:
+    """A sentence where the times can hardly be microseconds: some tools write nanoseconds."""
+    kernels = [span.end - span.start for span in spans if span.category == "kernel"]
+    for what, times, most in (("kernel", kernels, LONG_KERNEL), ("launch", launches, LONG_LAUNCH)):
+        if times and median(times) > most:
+            return [
+                f"The median {what} takes {show_time(median(times))}, longer than those of a training step: "
+                "times are microseconds in this format, whatever displayTimeUnit says; of a tool that wrote "
+                "nanoseconds divide every ts and dur by 1,000."
+            ]
+    return []
 
 
 def _ended(spans: list[Span]) -> tuple[list[Span], list[str]]:
@@ -196,7 +232,7 @@ def _of_one_gpu(spans: list[Span]) -> tuple[list[Span], list[str]]:
 
 def _events(path: Path, head: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """Complete events one by one; other values of the object go to `head`."""
-    text = _Text(path)
+    text = JsonText(path)
     opening = text.peek()
     if opening == "[":
         yield from _listed(text)
@@ -225,8 +261,9 @@ def _events(path: Path, head: dict[str, Any]) -> Iterator[dict[str, Any]]:
         raise text.wrong("no trace of the PyTorch profiler: it has no traceEvents")
 
 
-def _listed(text: _Text) -> Iterator[dict[str, Any]]:
+def _listed(text: JsonText) -> Iterator[dict[str, Any]]:
     text.skip()
+    origin: float | None = None
     while text.peek() != "]":
         event = text.value()
         if not isinstance(event, dict):
@@ -234,6 +271,9 @@ def _listed(text: _Text) -> Iterator[dict[str, Any]]:
         if event.get("ph") == "X":
             if mistake := _mistake(event):
                 raise text.wrong(f"an event ('{str(event.get('name'))[:40]}') {mistake}")
+            # Times since 1970 have no digits to spare: what is near is subtracted before it is scaled.
+            origin = event["ts"] if origin is None else origin
+            event["ts"] -= origin
             yield event
         if text.peek() == ",":
             text.skip()
@@ -247,6 +287,11 @@ def _mistake(event: dict[str, Any]) -> str:
     start, length = _microseconds(event.get("ts")), _microseconds(event.get("dur", 0.0))
     if start is None or length is None:
         return "without a time and a length"
+    if start > LATEST:
+        return (
+            f"at {start:.3g} us, which is after the year 2262: times are microseconds in this format, "
+            "whatever displayTimeUnit says; of a tool that wrote nanoseconds divide every ts and dur by 1,000"
+        )
     event["ts"], event["dur"] = start, length
     args = event.get("args")
     ranks = str(args.get("Process Group Ranks", "")) if isinstance(args, dict) else ""
@@ -299,76 +344,3 @@ def _call(args: dict[str, Any]) -> Call | None:
 def _moved(span: Span, by: float) -> Span:
     launched = None if span.launched is None else span.launched - by
     return replace(span, start=span.start - by, end=span.end - by, launched=launched)
-
-
-class _Text:
-    """A JSON text of any length: only what is being decoded is in memory."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.buffer, self.at, self.before = "", 0, 0
-        self.whole = False
-        self.pieces = self._read()
-
-    def wrong(self, what: str) -> Exception:
-        """An error at the present place."""
-        return wrong(self.path, f"character {self.before + self.at}", f"{what}.")
-
-    def peek(self) -> str:
-        """The next character that is no blank."""
-        while True:
-            while self.at < len(self.buffer) and self.buffer[self.at].isspace():
-                self.at += 1
-            if self.at < len(self.buffer):
-                return self.buffer[self.at]
-            if not self._more():
-                raise self.wrong("the file is cut off: its JSON does not end")
-
-    def skip(self) -> None:
-        self.at += 1
-
-    def value(self) -> Any:
-        """The JSON value that begins here."""
-        self.peek()
-        while True:
-            try:
-                value, end = value_at(self.buffer, self.at)
-            except Unreadable as error:
-                raise self.wrong(f"no trace: {error}") from None
-            except json.JSONDecodeError as error:
-                if len(self.buffer) - self.at > LONGEST or not self._more():
-                    cut = error.pos >= len(self.buffer) - 1 or "Unterminated" in error.msg
-                    raise self.wrong(
-                        "the file is cut off: its JSON does not end"
-                        if cut and self.whole
-                        else f"no JSON: {error.msg} at character {self.before + error.pos}"
-                    ) from None
-                continue
-            if end == len(self.buffer) and self._more():
-                continue
-            self.at = end
-            return value
-
-    def _more(self) -> bool:
-        piece = next(self.pieces, None)
-        if piece is None:
-            self.whole = True
-            return False
-        self.before += self.at
-        self.buffer, self.at = self.buffer[self.at :] + piece, 0
-        return True
-
-    def _read(self) -> Iterator[str]:
-        decode = codecs.getincrementaldecoder("utf-8")("replace").decode
-        try:
-            with self.path.open("rb") as raw:
-                packed = raw.read(2) == b"\x1f\x8b"
-            with gzip.open(self.path, "rb") if packed else self.path.open("rb") as file:
-                while piece := file.read(CHUNK):
-                    yield decode(piece)
-        except EOFError:
-            raise self.wrong("the gzip stream is cut off") from None
-        except (gzip.BadGzipFile, zlib.error) as error:
-            raise self.wrong(f"the gzip stream is damaged ({error})") from None
-        except OSError as error:
-            raise wrong(self.path, "", f"cannot be read: {error.strerror}.") from None

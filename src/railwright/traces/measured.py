@@ -55,7 +55,8 @@ class Step:
     exposed   seconds of the step by kind, communication by the indices in `collectives` of all that run at
               once; adds up to `seconds`
     on_gpu    whether a device ran it; else it is the CPU's operators
-    notes     what of the profile was left out, in words
+    notes     what of the profile was left out or is doubtful, in words
+    gpu       the GPU's name in the profile, '' where it does not say it
     """
 
     file: str
@@ -70,6 +71,7 @@ class Step:
     collectives: tuple[Collective, ...]
     on_gpu: bool = True
     notes: tuple[str, ...] = ()
+    gpu: str = ""
 
 
 def step_of(profile: Profile, whole: bool = False) -> Step:
@@ -104,7 +106,29 @@ def step_of(profile: Profile, whole: bool = False) -> Step:
         windows = [(work[0].start, max(span.end for span in work))]
     windows.sort(key=lambda w: w[1] - w[0])
     begin, end = windows[(len(windows) - 1) // 2]
-    return _measure(profile, work, begin, end, found, len(windows))
+    marks = _marks(profile, "user_annotation") or _marks(profile, "gpu_user_annotation")
+    notes = _doubts(work, windows, found, len(marks))
+    return _measure(profile, work, begin, end, found, len(windows), notes)
+
+
+def _doubts(
+    work: Sequence[Span], windows: Sequence[tuple[float, float]], found: Found, marks: int
+) -> tuple[str, ...]:
+    """A sentence where marks and what they enclose do not fit: microbatches, or several steps for one."""
+    if found == "whole trace":
+        return () if marks < 2 else (
+            f"The whole trace is taken for one step (--whole), and {marks} ProfilerStep# marks are in it: "
+            "where each is a step, leave --whole out.",
+        )  # fmt: skip
+    updates = [span.start for span in work if work_of(span) == "optimizer"]
+    updated = sum(any(begin <= at < end for at in updates) for begin, end in windows)
+    # the last may be cut off in front of it
+    if found != "ProfilerStep" or not 0 < updated < len(windows) - 1:
+        return ()
+    return (
+        f"Kernels of the optimizer are in {updated} of {len(windows)} marked steps: where each is a "
+        "microbatch, call profiler.step() once behind the optimizer instead.",
+    )
 
 
 def _works(span: Span) -> bool:
@@ -196,9 +220,14 @@ def _of_launches(profile: Profile) -> list[tuple[float, float]]:
 
 
 def _repeated(work: Sequence[Span]) -> list[tuple[float, float]]:
-    """Windows between the runs of the rarest kernel between which the same kernels run."""
-    names = [span.name for span in work if span.category in DEVICE]
-    starts = [span.start for span in work if span.category in DEVICE]
+    """Windows between the runs of the rarest kernel between which the same kernels run.
+
+    Layers and microbatches repeat too, but more runs before the first or behind the last of them than one of
+    them has, and no optimizer in each.
+    """
+    ran = [span for span in work if span.category in DEVICE]
+    names, starts = [span.name for span in ran], [span.start for span in ran]
+    updates = {span.name for span in ran if work_of(span) == "optimizer"}
     places: dict[str, list[int]] = defaultdict(list)
     for place, name in enumerate(names):
         places[name].append(place)
@@ -208,13 +237,23 @@ def _repeated(work: Sequence[Span]) -> list[tuple[float, float]]:
             continue
         runs = [Counter(names[a:b]) for a, b in pairwise(where)]
         alike = [sum((a & b).values()) / max(a.total(), b.total()) for a, b in pairwise(runs)]
-        if min(alike) >= ALIKE and median(run.total() for run in runs) > 1:
+        length = median(run.total() for run in runs)
+        # a step that is cut off at either end of the trace has no more than a step
+        outside = max(where[0], len(names) - where[-1]) * ALIKE
+        updated = not updates or all(updates & run.keys() for run in runs)
+        if min(alike) >= ALIKE and length > 1 and outside <= length and updated:
             return [(starts[a], starts[b]) for a, b in pairwise(where)]
     return []
 
 
 def _measure(
-    profile: Profile, work: Sequence[Span], begin: float, end: float, found: Found, steps: int
+    profile: Profile,
+    work: Sequence[Span],
+    begin: float,
+    end: float,
+    found: Found,
+    steps: int,
+    notes: tuple[str, ...],
 ) -> Step:
     inside = [span for span in work if span.end > begin and span.start < end]
     kinds = [work_of(span) for span in inside]
@@ -235,7 +274,7 @@ def _measure(
     collectives = tuple(Collective(op, call, tuple(times[i]), of) for (op, call, of), i in calls.items())
     return Step(
         profile.file, profile.rank, profile.world, found, steps, end - begin, busy, exposed, exposed_calls,
-        collectives, profile.on_gpu, profile.notes,
+        collectives, profile.on_gpu, (*profile.notes, *notes), profile.gpu,
     )  # fmt: skip
 
 

@@ -101,10 +101,11 @@ def _curve(
 def _op(
     table: Table, rows: Sequence[Row], half: int, file: str, op: str | None, hint: str | None
 ) -> tuple[str, list[str]]:
+    if table.op:
+        told = f"the log names this table {table.op}; --op {op} is for tables that nothing names"
+        return table.op, [told] if op not in (None, table.op) else []
     if op is not None:
         return op, []
-    if table.op:
-        return table.op, []
     guess, why = guess_op(rows, half)
     if guess and (hint is None or hint == guess):
         return guess, [f"nothing names the operation; taken for {guess} because {why}"]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from typing import Any
 
 from railwright.measure.logs.columns import Columns
@@ -15,7 +16,7 @@ from railwright.measure.logs.header import op_named
 from railwright.measure.logs.rows import Half, Row, Value
 from railwright.measure.logs.tables import Table
 
-_COLUMNS = Columns(
+COLUMNS = Columns(
     ("size", "count", "type", "redop", "root", *(("time", "algbw", "busbw", "wrong") * 2)), 1e-6
 )
 _SLACK = 0.5e-6
@@ -39,15 +40,15 @@ def read_json(text: str) -> Table:
     program = command.split(" ")[0].rsplit("/", 1)[-1]
     devices = tuple(d for d in map(_device, listed if isinstance(listed, list) else []) if d is not None)
     header = Header(
-        threads=_int(config.get("nthreads")),
-        gpus=_int(config.get("ngpus")),
+        threads=number_of(config.get("nthreads")),
+        gpus=number_of(config.get("ngpus")),
         devices=devices,
         command=command[:400],
         version=str((whole or {}).get("nccl_version", "")),
     )
     tool = "railwright" if "railwright" in command else "nccl-tests"
     op = op_named(program) or (op_named(str((whole or {}).get("op", ""))) or "")
-    table = Table(1, "", _COLUMNS, op, header, tool, closed=whole is not None)
+    table = Table(1, "", COLUMNS, op, header, tool, closed=whole is not None)
     for item in results if isinstance(results, list) else []:
         row = _row(item, _line_of(text, item))
         if row is not None:
@@ -69,17 +70,21 @@ def _parsed(text: str) -> dict[str, Any] | None:
 def _pieces(text: str, key: str) -> list[Any]:
     """The whole objects of a list whose end is missing."""
     start = re.search(rf'"{key}"\s*:\s*\[', text)
-    found: list[Any] = []
-    at = start.end() if start else len(text)
+    return [item for _, item in objects_at(text, start.end())] if start else []
+
+
+def objects_at(text: str, at: int) -> Iterator[tuple[int, Any]]:
+    """(place, value) of what a list holds from a place on, as far as it is whole."""
     decoder = json.JSONDecoder()
+    blank = re.compile(r"[ \n\r\t,]*")
     while at < len(text):
-        at += len(text[at:]) - len(text[at:].lstrip(" \n\r\t,"))
+        found = blank.match(text, at)
+        start = found.end() if found else at
         try:
-            item, at = decoder.raw_decode(text, at)
+            item, at = decoder.raw_decode(text, start)
         except (ValueError, RecursionError):
             break
-        found.append(item)
-    return found
+        yield start, item
 
 
 def _first_argument(text: str) -> str:
@@ -98,7 +103,7 @@ def _row(item: Any, line: int) -> Row | None:
     return Row(
         line,
         float(size),
-        float(_int(item.get("count"))),
+        float(number_of(item.get("count"))),
         str(item.get("type", "")).lower(),
         str(item.get("redop", "")).lower(),
         int(root[1]) if root else -1,
@@ -111,14 +116,15 @@ def _half(item: Any) -> Half:
         return Half()
     wrong = item.get("nwrong")
     return Half(
-        _value(item.get("time", item.get("cpu_time"))),
-        _value(item.get("alg_bw")),
-        _value(item.get("bus_bw")),
+        value_of(item.get("time", item.get("cpu_time"))),
+        value_of(item.get("alg_bw")),
+        value_of(item.get("bus_bw")),
         float(wrong) if isinstance(wrong, int | float) and abs(wrong) < 1e18 else None,
     )
 
 
-def _value(item: Any) -> Value | None:
+def value_of(item: Any) -> Value | None:
+    """A number with the digits that are printed, None for what is none."""
     if isinstance(item, bool) or not isinstance(item, int | float) or not 0 <= item < 1e18:
         return None
     return Value(float(item), _SLACK)
@@ -128,15 +134,16 @@ def _device(item: Any) -> Device | None:
     if not isinstance(item, dict) or "rank" not in item:
         return None
     return Device(
-        _int(item.get("rank")),
-        _int(item.get("group")),
+        number_of(item.get("rank")),
+        number_of(item.get("group")),
         str(item.get("hostname", "")),
-        _int(item.get("device")),
+        number_of(item.get("device")),
         str(item.get("device_info", "")),
     )
 
 
-def _int(item: Any) -> int:
+def number_of(item: Any) -> int:
+    """A whole number, 0 for what is none."""
     return int(item) if isinstance(item, int | float) and abs(item) < 1e18 else 0
 
 

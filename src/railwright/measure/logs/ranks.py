@@ -112,6 +112,9 @@ def impossible_ratio(op: str, rows: Sequence[Row], half: int) -> str:
 def _stated(header: Header, given: int | None) -> tuple[int | None, str, list[str]]:
     notes: list[str] = []
     if given is not None:
+        listed = _stated(header, None)
+        if listed[1] == "the listed devices" and listed[0] != given:
+            notes.append(f"the log lists {listed[0]} devices, and {given} ranks were said (--ranks)")
         return given, "the caller", notes
     if header.devices:
         first = header.devices[0].group

@@ -43,8 +43,9 @@ class Table:
 
 @dataclass
 class _State:
-    """What the lines of one source have said so far."""
+    """What the lines of one source have said so far; `op` of the test that it named itself."""
 
+    op: str = ""
     table: Table | None = None
     pending: tuple[int, list[str]] | None = None
     in_place: bool = False
@@ -60,11 +61,11 @@ def read_tables(lines: Iterable[Line]) -> tuple[list[Table], Header]:
         words = _row_words(line, state)
         if words is not None:
             if rows < MOST_ROWS:
-                rows += _add(line, words, state, tables, header, op, tool)
+                rows += _add(line, words, state, tables, header, state.op or op, tool)
             continue
         named = test_in(line.text)
         if named:
-            op = named
+            op = state.op = named
         tool = _tool(line.text, tool)
         _end_of_row(state)
         if _CLOSING.search(line.text):
@@ -73,7 +74,7 @@ def read_tables(lines: Iterable[Line]) -> tuple[list[Table], Header]:
         columns = read_heads(line.text)
         if columns is not None:
             tool_here = "osu" if columns.osu else "nccl-tests" if tool in ("unknown", "osu") else tool
-            state.table = Table(line.number, line.source, columns, op, header, tool_here)
+            state.table = Table(line.number, line.source, columns, state.op or op, header, tool_here)
             state.table.only_in_place = state.in_place
             tables.append(state.table)
             continue

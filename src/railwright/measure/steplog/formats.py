@@ -5,11 +5,12 @@ None.  Sources, read at these commits: NVIDIA/Megatron-LM d98e8a64 (training/tra
 common_utils.py, report_memory; arguments.py), EleutherAI/gpt-neox (the same words); NVIDIA/NeMo (lightning/
 pytorch/callbacks/progress_printer.py; its progress bars until 24.12); pytorch/torchtitan (components/
 metrics.py, log); huggingface/nanotron (trainer.py, train_step_logs; logging/base.py, human_format);
-microsoft/DeepSpeed (runtime/pipe/engine.py, train_batch); mosaicml/composer (loggers/console_logger.py,
-callbacks/speed_monitor.py); huggingface/transformers 5.24 (trainer.py; trainer_utils.py, speed_metrics;
-trainer_callback.py, ProgressCallback, which since version 5 prints four digits, as strings), whose bar tqdm
-draws (4.70, std.py, EMA); modelscope/ms-swift (trainers/patcher.py); AI-Hypercomputer/maxtext e591f30c
-(common/metric_logger.py); InternLM/InternEvo c628a8c8 (train/pipeline.py, its record of metrics).
+microsoft/DeepSpeed (runtime/pipe/engine.py, train_batch; utils/timer.py, ThroughputTimer); mosaicml/composer
+(loggers/console_logger.py, callbacks/speed_monitor.py); huggingface/transformers 5.24 (trainer.py;
+trainer_utils.py, speed_metrics; trainer_callback.py, ProgressCallback, which since version 5 prints four
+digits, as strings), whose bar tqdm draws (4.70, std.py, EMA); modelscope/ms-swift (trainers/patcher.py);
+AI-Hypercomputer/maxtext e591f30c (common/metric_logger.py); InternLM/InternEvo c628a8c8 (train/pipeline.py,
+its record of metrics).
 """
 
 from __future__ import annotations
@@ -110,6 +111,17 @@ def deepspeed(text: str) -> Told | None:
         "samples": seconds * rate,
         "between": (max(seconds - HALF, 0.0) * max(rate - HALF, 0.0), most),
     }
+
+
+ZERO = "DeepSpeed"
+
+
+def zero(text: str) -> Told | None:
+    """DeepSpeed's engine: the samples a second of its last step from forward to the optimizer's, without a
+    batch, every `steps_per_print` steps; Trainer's and Megatron-DeepSpeed's logs have it beside their own."""
+    rate = _after(text, r"\bCurrSamplesPerSec=")
+    number = None if rate is None else _after(text, r"/global_step=")
+    return None if number is None or not rate else {"number": int(number), "sample_rate": rate}
 
 
 def maxtext(text: str) -> Told | None:

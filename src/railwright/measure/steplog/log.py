@@ -13,6 +13,7 @@ class LoggedStep:
     number    of the step, as the framework counts
     seconds   it took
     rate      tokens of each GPU [token/s]; beside `seconds` it tells the batch
+    sample_rate  sequences of all GPUs, where nothing else times the step [1/s]
     samples   sequences of the step; or its `tokens`
     between   (least, most) samples that they may be, where they are the quotient of rounded figures
     reserved  by PyTorch's allocator, at most so far, on the GPU that logs [byte]
@@ -23,6 +24,7 @@ class LoggedStep:
     number: int
     seconds: float | None = None
     rate: float | None = None
+    sample_rate: float | None = None
     samples: float | None = None
     tokens: float | None = None
     reserved: float | None = None
@@ -34,6 +36,8 @@ class LoggedStep:
 
         Of rounded figures that of samples has more digits than that of steps.
         """
+        if self.seconds is None and self.sample_rate is not None:
+            return batch / self.sample_rate
         if self.seconds is None:
             assert self.rate is not None, "a step with neither its time nor its rate"
             return tokens_each / self.rate
@@ -50,6 +54,7 @@ class StepLog:
                'layout.tensor', 'layout.pipeline', 'layout.context'
     reserved   by PyTorch's allocator at most, on any GPU that reports [byte]
     before     steps that ran on other GPUs or in another layout, before the job was started again
+    again      steps that ran a second time, behind a restart or in a second run; the later ones are kept
     blurred    its times are worked out of rounded moving averages, so that single ones say little
     """
 
@@ -59,4 +64,5 @@ class StepLog:
     said: tuple[tuple[str, int], ...] = ()
     reserved: float | None = None
     before: int = 0
+    again: int = 0
     blurred: bool = False

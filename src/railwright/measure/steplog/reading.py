@@ -13,6 +13,7 @@ from railwright.measure.steplog.formats import (
     BATCH,
     FORMATS,
     TRAINER,
+    ZERO,
     Told,
     bar,
     composer,
@@ -23,10 +24,11 @@ from railwright.measure.steplog.formats import (
     steps_in_all,
     trains,
     unblurred,
+    zero,
 )
 from railwright.measure.steplog.log import LoggedStep, StepLog
 
-KNOWN = ", ".join(name for name, _ in FORMATS) + ", llm-foundry"
+KNOWN = ", ".join(name for name, _ in FORMATS) + f", llm-foundry, {ZERO}"
 EXPECTED = f"a training log with lines that number steps and time them, as {KNOWN} print them"
 """What is asked of a training log."""
 COLOUR = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
@@ -92,6 +94,7 @@ def read_step_log(path: Path) -> StepLog:
         said=tuple(found.said.items()),
         reserved=max(held, default=None),
         before=found.before,
+        again=len(found.again),
         blurred=found.blurred,
     )
 
@@ -102,10 +105,13 @@ class _Found:
 
     A job that was started again counts steps twice: the later ones stand.  Started on other GPUs or in
     another layout it is another job, and those before it do not count.
+    latest, past  the step of the last line, and that from which the log last went back
+    again  steps that ran a second time since it did
     bars  (line, average) at every step of Trainer's progress bars, by their length; only the training's
           counts, which Trainer announces, or whose stations stand before what it tells of training
     begun, from_step  bars that were just begun, and the step from which one that goes on behind a restart
           tells times
+    engine  what DeepSpeed's engine tells of steps, which counts where nothing else does
     generates  first line of a step that generates its samples, 0 where there is none
     """
 
@@ -115,6 +121,9 @@ class _Found:
     reports: list[float] = field(default_factory=list)
     batch: int | None = None
     before: int = 0
+    latest: int = 0
+    past: int = 0
+    again: set[int] = field(default_factory=set)
     bars: dict[int, dict[int, tuple[int, float]]] = field(default_factory=dict)
     last_bar: int | None = None
     begun: set[int] = field(default_factory=set)
@@ -122,6 +131,7 @@ class _Found:
     trained: Counter[int | None] = field(default_factory=Counter)
     announced: int | None = None
     blurred: bool = False
+    engine: dict[int, LoggedStep] = field(default_factory=dict)
     generates: int = 0
 
     def take(self, number: int, text: str) -> None:
@@ -136,6 +146,8 @@ class _Found:
             self._keep("llm-foundry", number, {"number": self.batch, "rate": rate})
         elif told := _told(text):
             self._keep(told[0], number, told[1])
+        elif (engines := zero(text)) is not None:
+            self.engine[engines["number"]] = LoggedStep(number, **engines)
         self._draw(number, text)
 
     def _draw(self, line: int, text: str) -> None:
@@ -159,7 +171,12 @@ class _Found:
             self.announced = total
 
     def settle(self) -> None:
-        """Steps of Trainer's training bar in place of the mean that it tells at its end."""
+        """Trainer's bar in place of the mean at its end; DeepSpeed's engine where nothing else tells."""
+        self._settle_bar()
+        if self.engine and not self.steps:
+            self.frameworks, self.steps = [ZERO], self.engine
+
+    def _settle_bar(self) -> None:
         mine: list[int | None] = [bar for bar, _ in self.trained.most_common(1)]
         if self.announced in self.bars:
             mine = [self.announced]
@@ -179,9 +196,11 @@ class _Found:
         if any(self.said.get(field, value) != value for field, value in told.items()):
             self.before += len(self.steps)
             self.steps.clear()
+            self.again.clear()
             self.reports.clear()
             self.bars.clear()
             self.trained.clear()
+            self.engine.clear()
         self.said |= told
 
     def _keep(self, framework: str, line: int, told: Told) -> None:
@@ -189,6 +208,11 @@ class _Found:
             self.frameworks.append(framework)
         step = LoggedStep(line, **told)
         if (step.seconds or step.rate or 0.0) > 0.0:
+            # ranks that all print are no two steps apart
+            self.past = self.latest if step.number < self.latest - 1 else self.past
+            self.latest = step.number
+            if step.number in self.steps and step.number <= self.past:
+                self.again.add(step.number)
             self.steps.pop(step.number, None)
             self.steps[step.number] = step
 
