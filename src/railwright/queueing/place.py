@@ -109,14 +109,15 @@ def place(site: Site, free: list[int], gpus: int, policy: Policy) -> Allocation 
         each = gpus // hosts
         if each < site.gpus:
             return _same_rails(site, free, hosts, each)
-    whole = [host for host, bits in enumerate(free) if bits == site.whole]
+    every = site.whole
+    whole = [host for host, bits in enumerate(free) if bits == every]
     if len(whole) < hosts:
         return None
     chosen = whole[:hosts] if policy == "pack" else _near(site, whole, hosts, wait=policy == "block")
     if chosen is None:
         return None
     rest = gpus - (hosts - 1) * site.gpus
-    return (*((host, site.whole) for host in chosen[:-1]), (chosen[-1], (1 << rest) - 1))
+    return (*((host, every) for host in chosen[:-1]), (chosen[-1], (1 << rest) - 1))
 
 
 def _any(site: Site, free: list[int], gpus: int) -> Allocation | None:
