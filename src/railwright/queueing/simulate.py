@@ -16,7 +16,7 @@ import numpy as np
 
 from railwright.errors import PlanError
 from railwright.queueing.jobs import Job
-from railwright.queueing.place import Allocation, Policy, Site, check_size, place
+from railwright.queueing.place import Allocation, Policy, Site, check_size, fits, place
 from railwright.units import DAY, HOUR
 
 DEPTH = 50
@@ -240,7 +240,7 @@ def _starts(queue: _Queue, now: float) -> list[tuple[int, Allocation]]:
     started: list[tuple[int, Allocation]] = []
     line = list(queue.line)
     while line:
-        where = _fits(queue, queue.free, queue.idle, line[0])
+        where = _placed(queue, line[0])
         if where is None:
             break
         queue.take(where)
@@ -251,7 +251,7 @@ def _starts(queue: _Queue, now: float) -> list[tuple[int, Allocation]]:
     just = {i: (where, now, now + queue.left[i]) for i, where in started}
     reserved = _earliest(queue, head, queue.running | just)
     for i in line[1 : 1 + DEPTH]:
-        where = _fits(queue, queue.free, queue.idle, i)
+        where = _placed(queue, i)
         if where is None:
             continue
         queue.take(where)
@@ -265,10 +265,16 @@ def _starts(queue: _Queue, now: float) -> list[tuple[int, Allocation]]:
     return started
 
 
-def _fits(queue: _Queue, free: list[int], idle: int, i: int) -> Allocation | None:
-    """Where a job would go on the GPUs that are `free`, `idle` of them in all."""
+def _placed(queue: _Queue, i: int) -> Allocation | None:
+    """Where a job would go now."""
     gpus = queue.jobs[i].gpus
-    return place(queue.site, free, gpus, queue.policy) if gpus <= idle else None
+    return place(queue.site, queue.free, gpus, queue.policy) if gpus <= queue.idle else None
+
+
+def _fits(queue: _Queue, freed: tuple[list[int], int], i: int) -> bool:
+    """Whether a job could be placed on what `_freed` says is free."""
+    (free, idle), gpus = freed, queue.jobs[i].gpus
+    return gpus <= idle and fits(queue.site, free, gpus, queue.policy)
 
 
 def _earliest(queue: _Queue, head: int, running: dict[int, tuple[Allocation, float, float]]) -> float:
@@ -278,14 +284,16 @@ def _earliest(queue: _Queue, head: int, running: dict[int, tuple[Allocation, flo
     """
     ends = sorted((end, i) for i, (_, _, end) in running.items())
     low, high = 0, len(ends) - 1
-    if not ends or _fits(queue, *_freed(queue, running, [i for _, i in ends]), head) is None:
+    freed = queue.free, queue.idle  # of the ends before `low`
+    if not ends or not _fits(queue, _freed(queue, freed, running, [i for _, i in ends]), head):
         return float("inf")  # hosts that are down are missing
     while low < high:
         middle = (low + high) // 2
-        if _fits(queue, *_freed(queue, running, [i for _, i in ends[: middle + 1]]), head) is None:
-            low = middle + 1
-        else:
+        tried = _freed(queue, freed, running, [i for _, i in ends[low : middle + 1]])
+        if _fits(queue, tried, head):
             high = middle
+        else:
+            low, freed = middle + 1, tried
     return ends[low][0]
 
 
@@ -295,15 +303,18 @@ def _still(
     """Whether the first in line can be placed at its time although another job has just been put in."""
     if reserved == float("inf"):
         return True
-    freed = _freed(queue, running, [i for i, (_, _, end) in running.items() if end <= reserved])
-    return _fits(queue, *freed, head) is not None
+    ended = [i for i, (_, _, end) in running.items() if end <= reserved]
+    return _fits(queue, _freed(queue, (queue.free, queue.idle), running, ended), head)
 
 
 def _freed(
-    queue: _Queue, running: dict[int, tuple[Allocation, float, float]], ended: Sequence[int]
+    queue: _Queue,
+    before: tuple[list[int], int],
+    running: dict[int, tuple[Allocation, float, float]],
+    ended: Sequence[int],
 ) -> tuple[list[int], int]:
-    """What is free when some jobs have ended, and how many GPUs that is."""
-    free, idle = list(queue.free), queue.idle
+    """What is free when some more jobs have ended, and how many GPUs that is."""
+    free, idle = list(before[0]), before[1]
     for i in ended:
         for host, bits in running[i][0]:
             if host not in queue.down:
