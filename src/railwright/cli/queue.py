@@ -112,7 +112,7 @@ def queue(
 
 
 def _sizes(text: str, capacity: int, told: bool) -> dict[int, float]:
-    """GPUs -> share of the jobs; those that the cluster cannot hold are left out, which is said where `told`."""
+    """GPUs -> share of the jobs; those that the cluster cannot hold are left out, said where `told`."""
     found: dict[int, float] = {}
     for part in text.split(","):
         gpus, colon, share = part.partition(":")

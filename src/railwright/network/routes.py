@@ -46,7 +46,7 @@ class Routes:
         return len(self.spread_ptr) - 1
 
     def renumbered(self, num_links: int) -> tuple[Routes, Longs]:
-        """The same routes over the links that they cross alone, numbered in the same order, and those links."""
+        """The same routes over the links they cross alone, numbered in the same order, and those links."""
         used = np.zeros(num_links, bool)
         used[self.link] = True
         used[self.spread_link] = True

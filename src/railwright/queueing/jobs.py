@@ -57,8 +57,8 @@ alibaba/clusterdata cluster-trace-gpu-v2023 openb_pod_list_*.csv; Slurm sacct(1)
 
 
 STEPS = (
-    "lines with and without 'billing' stand together, so steps of jobs are among them, which would count their "
-    "GPUs again; write the file with sacct -X, or with JobID among its columns"
+    "lines with and without 'billing' stand together, so steps of jobs are among them, which would count "
+    "their GPUs again; write the file with sacct -X, or with JobID among its columns"
 )
 """A job's own line has billing in its AllocTRES, its batch step's has none (sacct(1))."""
 

@@ -13,7 +13,6 @@ from railwright.queueing.network_cost import Spread, spread
 from railwright.queueing.place import Policy, Site
 from railwright.queueing.simulate import Failures, Run, simulate
 
-
 FIFTHS = 5
 
 
