@@ -33,6 +33,15 @@ TWO = "servers: 2, server: dgx-h100, compute: {family: single-switch, switch: qm
             "sharing: {users: 4, cores: 64}",
             "add sharing.sockets, sharing.threads, sharing.memory to the study",
         ),
+        (TWO, "sharing: {users: 4, cores: 4, threads: 1}", "less than one for each of the 8 GPUs"),
+        (TWO, "sharing: {users: 4, memory: 2 GB}", "write it with its unit"),
+        (TWO, "sharing: {users: 4, controller: 'head 01'}", "sharing.controller: 'head 01' is no host name"),
+        (
+            TWO,
+            "sharing: {users: 4, interface: 'bond0; id'}",
+            "sharing.interface: 'bond0; id' is no interface",
+        ),
+        (TWO, "sharing: {users: 1, isolation: tenants, names: [ada_l]}", "'ada_l' can be no namespace"),
         (TWO, "sharing: {users: 4, cores: 63, sockets: 2}", "63 cores do not spread evenly over 2 sockets"),
     ],
 )

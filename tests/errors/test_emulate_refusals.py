@@ -88,10 +88,20 @@ def test_too_many_gpus_say_how_to_take_fewer():
         (("--variant", "Rails 3:1"), "has no variant 'Rails 3:1'; did you mean"),
         (("--block", "0"), "measures nothing"),
         (("--rate", "25"), "has no unit"),
+        (("--rate", "400 Gb/s"), "give from 100 kb/s to its own 200 Gb/s"),
+        (("--rate", "1 b/s"), "give from 100 kb/s to its own 200 Gb/s"),
+        (("--order", "by-rank", "--pattern", "ring"), "of an all-to-all's sends, and 'ring' has its own"),
     ],
 )
 def test_options_are_refused_with_what_is_allowed(arguments, said):
     assert said in refused(STUDY, *arguments)
+
+
+@pytest.mark.skipif(bool(why_not()), reason=why_not() or "-")
+def test_a_rate_beyond_the_machine_is_told():
+    """200 Gb/s of each of 16 NICs on namespaces: errors of -100 % looked like the engines'."""
+    found = emulate(sixteen("fat-tree", 1.0), repeat=1, block=16384, nic_rate=200e9 / 8)
+    assert any("times may be the machine's, not the fabric's" in note for note in found.notes)
 
 
 @pytest.mark.skipif(bool(why_not()), reason=why_not() or "-")

@@ -36,6 +36,14 @@ def test_nothing_that_fails() -> None:
         ask(asking(factors=dict.fromkeys(names, 0.0), interruptions=3.0))
 
 
+def test_checkpoints_that_make_no_sense() -> None:
+    """0 s was the best interval, and storage_interval did nothing where all checkpoints go to storage."""
+    with pytest.raises(PlanError, match="interval: 500 ms between two checkpoints; write 1 s or more"):
+        ask(asking(checkpoint=Checkpoint(kind="blocking", interval="500 ms")))
+    with pytest.raises(PlanError, match="storage_interval: every checkpoint of kind async goes to storage"):
+        ask(asking(checkpoint=Checkpoint(kind="async", storage_interval="1 h")))
+
+
 def test_own_counts_are_not_scaled_again() -> None:
     with pytest.raises(RailwrightError, match="is your own count"):
         ask(asking(interruptions=3.0, correlated=2.8))

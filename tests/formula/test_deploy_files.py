@@ -272,3 +272,12 @@ def test_every_script_is_clean(cluster, sharing, tmp_path):
             path.write_text(text)
             done = subprocess.run(["shellcheck", str(path)], capture_output=True, text=True)
             assert done.returncode == 0, done.stdout
+
+
+def test_more_tenants_than_gpus_are_told():
+    """40 tenants of 16 GPUs: 24 quotas are 0, which the file alone would tell."""
+    bundled = made(MANY.replace("servers: 8", "servers: 2"), "users: 40, isolation: tenants")
+    assert bundled.files["kubernetes/queues.yaml"].count("nominalQuota: 0") == 24
+    assert any("the last 24 have no share of their own" in fact for fact in bundled.facts)
+    assert "the last 24 have no share of their own" in bundled.files["README.md"]
+    assert not any("no share" in f for f in made(MANY, "users: 40, isolation: tenants").facts)

@@ -13,7 +13,7 @@ from railwright.export.sheet import Sheet
 from railwright.fabric import build
 from railwright.network import Network
 from railwright.queueing.jobs import Job, drawn, read_jobs
-from railwright.queueing.network_cost import spread
+from railwright.queueing.network_cost import moments_of, spread
 from railwright.queueing.place import Site, place, site_of
 from railwright.queueing.simulate import Failures, Stay, simulate
 from railwright.spec import load_study_text
@@ -142,6 +142,14 @@ def test_a_spread_ring_costs_what_the_spines_lack(oversubscription, alone):
     assert found.bandwidth == pytest.approx(1.0 if oversubscription == 1.0 else 0.5)
 
 
+def test_moments_fall_into_the_time_in_which_large_jobs_run():
+    """Ten hours of idleness between two jobs of an hour: at four moments each job is met at two."""
+    stays = [Stay(0, ((0, 1),), 0.0, 1.0, False), Stay(1, ((0, 1),), 11.0, 12.0, False)]
+    assert moments_of(stays, 4) == pytest.approx([0.4, 0.8, 11.2, 11.6])
+    inside = [Stay(0, ((0, 1),), 0.0, 10.0, False), Stay(1, ((1, 1),), 2.0, 3.0, False)]
+    assert moments_of(inside, 4) == pytest.approx([2.0, 4.0, 6.0, 8.0])
+
+
 def test_a_packed_ring_costs_nothing():
     made, site = fabric(4.0)
     run = simulate(site, [Job(0, 10, 32), Job(0, 10, 32), Job(0, 10, 32)], "tree")
@@ -162,6 +170,17 @@ def test_a_packed_ring_costs_nothing():
             "JobID|Submit|ElapsedRaw|AllocTRES\n1|2026-01-01T00:00:00|60|cpu=4,gres/gpu=2,node=1\n"
             "2|2026-01-01T00:01:00|60|cpu=4,node=1\n",
             [(0, 60, 2)],
+        ),
+        (  # steps of job 1 stand on its GPUs; a site that accounts for types of GPUs alone
+            "JobID|Submit|ElapsedRaw|AllocTRES\n1|2026-01-01T00:00:00|60|billing=4,gres/gpu:h100=2,node=1\n"
+            "1.batch|2026-01-01T00:00:01|60|gres/gpu:h100=2,node=1\n"
+            "1.extern|2026-01-01T00:00:01|60|billing=4,gres/gpu:h100=2,node=1\n"
+            "2|2026-01-01T00:01:00|9|billing=4,gres/gpu=3,gres/gpu:a100=1,gres/gpu:h100=2,node=1\n",
+            [(0, 60, 2), (60, 9, 3)],
+        ),
+        (  # the end of summer time: 02:30 twice, an hour apart
+            "submit,gpus,duration\n2026-10-25T02:30:00+02:00,1,5\n2026-10-25T02:30:00+01:00,1,5\n",
+            [(0, 5, 1), (3600, 5, 1)],
         ),
     ],
 )

@@ -115,6 +115,20 @@ def test_merging_alike_demands_changes_nothing_and_is_equitable(case: tuple[Netw
     assert unequal(routes, traffic.size, capacity, *colours) == 0
 
 
+@QUICK
+@given(cases())
+def test_links_that_nothing_crosses_change_nothing(case: tuple[Network, Traffic]) -> None:
+    network, traffic = case
+    capacity = network.fabric.capacity
+    routes = find_routes(network, traffic)
+    few, crossed = routes.renumbered(len(capacity))
+    load_of_all = routes.carried(traffic.size, len(capacity))
+    assert np.array_equal(few.carried(traffic.size, len(crossed)), load_of_all[crossed])
+    assert load_of_all.sum() == pytest.approx(load_of_all[crossed].sum())
+    plain = finish_times(flow_system(routes, traffic.size, capacity))
+    assert np.array_equal(finish_times(flow_system(few, traffic.size, capacity[crossed])), plain)
+
+
 def test_the_equitability_check_can_fail() -> None:
     fabric = hand.make(servers=3, gpus=1, family="single-switch")
     traffic = Traffic(*(np.array(x, np.int32) for x in ([0, 1], [2, 0], [-1, -1])), np.array([1.0, 1.0]))

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from railwright.queueing.jobs import Job
-from railwright.queueing.place import POLICIES, Site, check_size, place
+from railwright.queueing.place import POLICIES, Site, check_size, fits, place
 from railwright.queueing.simulate import Failures, simulate
 
 
@@ -64,7 +64,10 @@ def test_more_free_gpus_never_make_a_placement_impossible(site, bits, gpus, poli
     if check_size(site, gpus, policy):
         return
     free = [bits[i] & site.whole for i in range(len(site.hosts))]
-    if place(site, free, gpus, policy) is None:
+    placed = place(site, free, gpus, policy) is not None
+    if sum(own.bit_count() for own in free) >= gpus:
+        assert fits(site, free, gpus, policy) == placed
+    if not placed:
         return
     for host in range(len(site.hosts)):
         more = [site.whole if i == host else f for i, f in enumerate(free)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,14 +11,19 @@ import typer
 
 from railwright.cli.studies import StudyArgument
 from railwright.errors import RailwrightError
-from railwright.units import DAY
+from railwright.units import DAY, HOUR
 
 if TYPE_CHECKING:
     from railwright.queueing import Job, Outcome
 
+SIZES, LOAD, HOURS = "1:40,4:20,8:20,16:12,64:8", 0.85, 4.0
 DEFAULT = ("any", "pack", "tree", "block", "rails")
 FILLED = 3.0
 """Mean durations after which a cluster is as full as it gets: e^-3, 5 %, of what it began without is left."""
+
+
+SHOWN = 1e-3
+"""Waits below are none. [s]"""
 
 
 def add_to(app: typer.Typer) -> None:
@@ -34,12 +40,16 @@ def queue(
         int | None, typer.Option("--jobs", help="Take so many jobs of it, or draw so many.")
     ] = None,
     sizes: Annotated[
-        str, typer.Option("--sizes", help="Without a trace: GPUs:share of the jobs drawn.")
-    ] = "1:40,4:20,8:20,16:12,64:8",
+        str | None,
+        typer.Option("--sizes", help=f"Without a trace: GPUs:share of the jobs drawn; default {SIZES}."),
+    ] = None,
     load: Annotated[
-        float, typer.Option("--load", help="Without a trace: work asked for over capacity.")
-    ] = 0.85,
-    hours: Annotated[float, typer.Option("--hours", help="Without a trace: mean duration.")] = 4.0,
+        float | None,
+        typer.Option("--load", help=f"Without a trace: work asked for over capacity; default {LOAD:g}."),
+    ] = None,
+    hours: Annotated[
+        float | None, typer.Option("--hours", help=f"Without a trace: mean duration; default {HOURS:g}.")
+    ] = None,
     policy: Annotated[
         list[str] | None, typer.Option("--policy", "-p", help="any, pack, tree, block or rails; repeatable.")
     ] = None,
@@ -64,22 +74,31 @@ def queue(
     from railwright.queueing.place import policy_named
     from railwright.study.evaluate import Workshop
 
-    if failures < 0 or repair <= 0 or checkpoint < 0:
+    if not (0 <= failures < math.inf and 0 < repair < math.inf and 0 <= checkpoint < math.inf):
         raise RailwrightError(
-            "--failures and --checkpoint-hours cannot be below 0, --repair-hours must be above"
+            "--failures and --checkpoint-hours cannot be below 0, --repair-hours must be above, all finite"
         )
     if most is not None and most < 1:
         raise RailwrightError("--jobs must be at least 1")
+    if seed < 0:
+        raise RailwrightError(f"--seed is {seed}; give a whole number from 0")
+    if trace is not None and any(given is not None for given in (sizes, load, hours)):
+        raise RailwrightError(
+            "a trace says its own sizes, load and durations; leave --sizes, --load and --hours out"
+        )
     wanted = [policy_named(name) for name in policy or DEFAULT]
     asked = open_study(study)
     workshop = Workshop.of(asked)
     machine = workshop.machine(asked)
     site = site_of(Sheet(machine.network.fabric, workshop.catalog, asked.name))
+    drawn_load = LOAD if load is None else load
     if trace is not None:
         jobs = read_jobs(trace, most)
     else:
-        jobs = drawn(_sizes(sizes, site.capacity), load, hours * 3600, site.capacity, most or 2000, seed)
-    breakage = Failures(failures / 1000 / DAY, repair * 3600, checkpoint * 3600)
+        length = (HOURS if hours is None else hours) * HOUR
+        shares = _sizes(sizes or SIZES, site.capacity, told=not as_json)
+        jobs = drawn(shares, drawn_load, length, site.capacity, most or 2000, seed)
+    breakage = Failures(failures / 1000 / DAY, repair * HOUR, checkpoint * HOUR)
     found = [
         outcome(site, jobs, one, machine.network, machine.nccl.pxn, breakage, seed)
         for one in dict.fromkeys(wanted)
@@ -87,22 +106,43 @@ def queue(
     if as_json:
         typer.echo(json.dumps([asdict(one) for one in found], indent=2))
         return
-    source = trace or f"drawn, load {load:g}"
-    _print(found, jobs, site.capacity, len(site.hosts), source)
+    _print(found, jobs, site.capacity, len(site.hosts), trace or f"drawn, load {drawn_load:g}")
+    if trace is None:
+        _print_draw(found[0])
 
 
-def _sizes(text: str, capacity: int) -> dict[int, float]:
+def _sizes(text: str, capacity: int, told: bool) -> dict[int, float]:
+    """GPUs -> share of the jobs; those that the cluster cannot hold are left out, said where `told`."""
     found: dict[int, float] = {}
     for part in text.split(","):
         gpus, colon, share = part.partition(":")
         try:
-            found[int(gpus)] = float(share) if colon else 1.0
+            number, value = int(gpus), float(share) if colon else 1.0
         except ValueError:
             raise RailwrightError(f"--sizes '{text}': '{part}' is no GPUs:share, like 8:30") from None
+        if number in found:
+            raise RailwrightError(f"--sizes '{text}': {number} GPUs are there twice; add the shares up")
+        found[number] = value
     usable = {gpus: share for gpus, share in found.items() if gpus <= capacity}
     if not usable:
         raise RailwrightError(f"--sizes '{text}': the cluster has {capacity} GPUs, fewer than any of them")
+    if told and len(usable) < len(found):
+        larger = ", ".join(str(gpus) for gpus in found if gpus not in usable)
+        typer.echo(f"! No jobs of {larger} GPUs are drawn: the cluster has {capacity:,}.")
     return usable
+
+
+def _print_draw(one: Outcome) -> None:
+    """How far the mean wait of one draw is to be trusted."""
+    from railwright.units import show_time
+
+    if not one.wait_mean >= SHOWN:
+        return
+    fifths = ", ".join(show_time(wait) if wait >= SHOWN else "none" for wait in one.wait_fifths)
+    typer.echo(
+        f"The jobs are one draw. Of its fifths, as they come, the mean wait under {one.policy} is {fifths}: "
+        "another --seed moves it as far; more --jobs steady it."
+    )
 
 
 def _print(found: list[Outcome], jobs: tuple[Job, ...], capacity: int, hosts: int, source: str) -> None:
@@ -113,14 +153,20 @@ def _print(found: list[Outcome], jobs: tuple[Job, ...], capacity: int, hosts: in
     first = found[0]
     asked = sum(job.gpus * job.duration for job in jobs)
     span = max(job.submit for job in jobs)
+    many = f"{len(jobs):,} job{'s' if len(jobs) > 1 else ''} ({source})"
     typer.echo(
-        f"{len(jobs):,} jobs ({source}) over {show_time(span)} on {capacity:,} GPUs in {hosts:,} hosts; "
-        f"they ask for {100 * asked / (capacity * span):.0f} % of it."
+        f"{many} over {show_time(span)} on {capacity:,} GPUs in {hosts:,} hosts; "
+        f"they ask for {100 * asked / (capacity * span):,.0f} % of it."
         if span
-        else f"{len(jobs):,} jobs ({source}), all at once, on {capacity:,} GPUs in {hosts:,} hosts."
+        else f"{many}, all at once, on {capacity:,} GPUs in {hosts:,} hosts."
     )
     mean = sum(job.duration for job in jobs) / len(jobs)
-    if 0 < span < FILLED * mean:
+    if asked > capacity * span > 0 and sum(job.gpus for job in jobs) > capacity:
+        typer.echo(
+            "! They ask for more than the cluster has: the line grows as long as they come, so waits are "
+            "those of this many jobs and say nothing of the next ones."
+        )
+    elif 0 < span < FILLED * mean:
         enough = round(len(jobs) * FILLED * mean / span, -2)
         typer.echo(
             f"! They come within {show_time(span)} and take {show_time(mean)} in the mean: the last one "
@@ -130,7 +176,7 @@ def _print(found: list[Outcome], jobs: tuple[Job, ...], capacity: int, hosts: in
     typer.echo("")
 
     def wait(seconds: float) -> str:
-        return show_time(seconds) if seconds >= 1e-3 else "none"
+        return show_time(seconds) if seconds >= SHOWN else "none"
 
     def percent(value: float) -> str:
         return f"{100 * value:.1f} %"

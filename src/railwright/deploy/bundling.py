@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from railwright import export
 from railwright.catalog.parts import Catalog
 from railwright.deploy import health, kubernetes, masks, nccl_conf, notebooks, slurm
 from railwright.deploy.advice import NAMES, Advice, advise
-from railwright.deploy.hosts import host_of
+from railwright.deploy.hosts import Host, host_of
 from railwright.deploy.templates import template
 from railwright.errors import PlanError
 from railwright.export.hierarchy import gpus_per_host, hosts_of
@@ -16,6 +17,14 @@ from railwright.export.sheet import Sheet
 from railwright.fabric.graph import Fabric
 from railwright.spec.sharing import Sharing
 from railwright.spec.study import Study
+
+LEAST_MEMORY = 1024
+"""Of a host for each GPU, below which a figure is a slip of the pen [MiB]."""
+
+_CONTROLLER = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]*(\([A-Za-z0-9.:-]+\))?")
+"""A host name, and its address where it has another (slurm.conf(5), SlurmctldHost)."""
+_INTERFACE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:,-]*")
+"""Linux interfaces, one or a list (NCCL_SOCKET_IFNAME)."""
 
 EXECUTABLE = (".sh", "gpuq", ".sbatch")
 
@@ -57,11 +66,13 @@ def bundle(study: Study, fabric: Fabric, catalog: Catalog) -> Bundle:
         files |= masks.render_queue(gpus)
     else:
         host = host_of(study.cluster.server, sharing)
+        _check_host(host, gpus)
         facts.append(
             f"A host has {host.sockets} sockets, {host.cores} cores, {host.threads} thread(s) each and "
             f"{host.memory / 1e12:g} TB: {host.source}."
         )
         if advice.scheduler == "kubernetes":
+            facts += kubernetes.left_without(sharing, hosts * gpus)
             files |= kubernetes.render(sheet, sharing, host)
         else:
             files |= slurm.render(sheet, sharing, host, single=advice.scheduler == "slurm-node")
@@ -79,10 +90,28 @@ def bundle(study: Study, fabric: Fabric, catalog: Catalog) -> Bundle:
 
 
 def _check(sharing: Sharing, advice: Advice) -> None:
+    if not _CONTROLLER.fullmatch(sharing.controller):
+        raise PlanError(f"sharing.controller: '{sharing.controller}' is no host name; give one like head-01")
+    if sharing.interface is not None and not _INTERFACE.fullmatch(sharing.interface):
+        raise PlanError(f"sharing.interface: '{sharing.interface}' is no interface; give one like bond0")
     if sharing.containers == "enroot" and advice.scheduler not in ("slurm", "slurm-node"):
         raise PlanError(
             f"sharing.containers: Enroot and Pyxis belong to Slurm, and this cluster is shared by "
             f"{NAMES[advice.scheduler]}; take toolkit"
+        )
+
+
+def _check_host(host: Host, gpus: int) -> None:
+    """Every GPU brings a share of cores and memory, and to Slurm a share of 0 is all of it."""
+    if host.cores * host.threads < gpus:
+        raise PlanError(
+            f"sharing.cores: {host.cores} cores of {host.threads} thread(s) are less than one for each of "
+            f"the {gpus} GPUs of a host"
+        )
+    if host.real_memory < gpus * LEAST_MEMORY:
+        raise PlanError(
+            f"sharing.memory: {host.memory:g} bytes are less than {LEAST_MEMORY} MiB for each of the {gpus} "
+            "GPUs of a host; write it with its unit, as '2 TB'"
         )
 
 

@@ -6,13 +6,18 @@ Formats: Kueue, ResourceFlavor, ClusterQueue and LocalQueue (kueue.x-k8s.io/v1be
 
 from __future__ import annotations
 
+import re
+
 from railwright import export
 from railwright.catalog.parts import HOST_SHARE
 from railwright.deploy.hosts import Host
 from railwright.deploy.masks import logins
+from railwright.errors import PlanError
 from railwright.export.hierarchy import gpus_per_host, hosts_of
 from railwright.export.sheet import Sheet
 from railwright.spec.sharing import Sharing
+
+_LABEL = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 
 PREFIX = "network.topology.nvidia.com"
 
@@ -21,12 +26,13 @@ def render(sheet: Sheet, sharing: Sharing, host: Host) -> dict[str, str]:
     """Topology, node labels, the cluster's queue, one namespace and line per user, and a job to begin with.
 
     With tenants every namespace has a share of its own and may borrow what others leave; else all share one.
+    Raises PlanError for a login name that no namespace can have.
     """
     made = export.render(sheet.fabric, "kueue", sheet.title, sheet.catalog)
     hosts = sum(len(names) for names in hosts_of(sheet))
     gpus = gpus_per_host(sheet)
     whole = (hosts * gpus, hosts * host.cores * host.threads, int(hosts * HOST_SHARE * host.memory / 2**30))
-    names = logins(sharing)
+    names = namespaces(sharing)
     objects: list[str] = []
     if sharing.isolation == "tenants":
         for i, name in enumerate(names):
@@ -42,6 +48,28 @@ def render(sheet: Sheet, sharing: Sharing, host: Host) -> dict[str, str]:
         "kubernetes/queues.yaml": "---\n".join(objects),
         "kubernetes/job.yaml": _job(names[0], gpus, min(2, hosts), _level(made["topology.yaml"])),
     }
+
+
+def namespaces(sharing: Sharing) -> tuple[str, ...]:
+    """The users' namespaces. Raises PlanError for a login name that none can have (RFC 1123: no '_')."""
+    names = logins(sharing)
+    for name in names:
+        if not _LABEL.fullmatch(name):
+            raise PlanError(
+                f"sharing.names: '{name}' can be no namespace of Kubernetes; give small letters, digits and "
+                "'-' between them"
+            )
+    return names
+
+
+def left_without(sharing: Sharing, gpus: int) -> list[str]:
+    """A sentence where there are more tenants than GPUs; a share of part of a GPU is not made."""
+    if sharing.isolation != "tenants" or sharing.users <= gpus:
+        return []
+    return [
+        f"{gpus} GPUs do not go round {sharing.users} tenants: the last {sharing.users - gpus} have no share "
+        "of their own, and run on what others leave until those ask for it."
+    ]
 
 
 def _queue(name: str, share: list[int], cohort: str) -> str:

@@ -17,5 +17,5 @@ def render(scheduler: Scheduler) -> dict[str, str]:
         return {"jupyter/jupyter.sh": template("jupyter.sh", HOW=": `gpuq ./jupyter.sh` waits for a GPU")}
     raise PlanError(
         "sharing.notebooks: on Kubernetes notebooks are JupyterHub's (zero-to-jupyterhub chart), which this "
-        "bundle does not write; leave notebooks out, or take scheduler slurm"
+        "bundle does not write; leave notebooks out"
     )

@@ -19,11 +19,12 @@ from railwright.emulate.requirements import find_tools
 from railwright.emulate.result import Emulation, Prediction, Suspect
 from railwright.emulate.session import Session
 from railwright.emulate.suspects import crossings, suspects
-from railwright.emulate.topology import Topology, topology
+from railwright.emulate.topology import Topology, moved, topology
 from railwright.errors import PlanError, RailwrightError
 from railwright.fabric.graph import Fabric, Role
 from railwright.network import Network
 from railwright.traffic import Communicator, Traffic, all_to_all
+from railwright.units import show_bit_rate
 
 CONNECT_WITHIN = 3.0
 """For all connections to be opened [s]: time for one repeat of a lost SYN (after 1 s, RFC 6298), and far less
@@ -76,6 +77,12 @@ def emulate(
     within = timeout or max(10.0, 10 * max(expected.values()))
     tools = find_tools(loss=bool(faults.loss))
     notes = _notes(network, gloo, block, faults)
+    sure = moved(fabric.num_gpus, os.cpu_count() or 1)
+    if nic_rate is not None and nic_rate > sure:
+        notes.append(
+            f"NICs at {show_bit_rate(nic_rate)} are more than the {show_bit_rate(sure)} that this machine "
+            "is sure to move for so many GPUs: times may be the machine's, not the fabric's"
+        )
     if "fifo" not in expected:
         notes.append("blocks are too large for packets to be followed one by one: no FIFO prediction")
     slowest = max(expected.values())

@@ -61,17 +61,24 @@ class Pattern:
     chunk: int = 0
 
 
+ORDERED = ("all-to-all", "pxn")
+"""Patterns whose sends `order` orders."""
+
+
 def pattern(name: str, fabric: Fabric, block: int, order: str = ORDER) -> Pattern:
     """A pattern over all GPUs of a fabric.
 
     name   'all-to-all', 'pxn', 'ring', 'hierarchical', 'send-recv'
     block  bytes of a pair (all-to-all, pxn) or of an n-th of what each GPU holds (the others) [byte]
     order  of an all-to-all's sends: a name of `traffic.order.ORDERS`
-    Raises PlanError for an unknown pattern, or one that the fabric's hosts do not allow.
+    Raises PlanError for an unknown pattern, one that the fabric's hosts do not allow, or an order where sends
+    have one of their own.
     """
     if name not in PATTERNS:
         hint = nearest(name, PATTERNS) or f"; known are {', '.join(PATTERNS)}, gloo"
         raise PlanError(f"there is no pattern '{name}' to emulate{hint}")
+    if order != ORDER and name not in ORDERED:
+        raise PlanError(f"--order is of an all-to-all's sends, and '{name}' has its own; leave it out")
     if fabric.num_gpus < 2:
         raise PlanError("one GPU has nobody to talk to; emulate at least two")
     return PATTERNS[name](fabric, block, order)

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from railwright.errors import PlanError
 from railwright.fabric.graph import Fabric, Kind, Role
+from railwright.units import show_bit_rate
 
 MOST_GPUS = 128
 """GPUs emulated at most: set-up takes about 10 s there, and 10.x.y.z names at most 254 GPUs."""
@@ -29,6 +30,9 @@ about 3.2 Gbit/s on two cores; a quarter of it, since others share the machine."
 
 MOST_SLOWED = 4
 SMALL = 1e-9
+
+LEAST_RATE = 1e5 / 8
+"""Of the fastest NIC cable [byte/s]: a packet of NETWORK_MTU bytes takes 0.7 s there."""
 
 NETWORK_MTU = 9000
 SCALE_UP_MTU = 65535
@@ -73,10 +77,15 @@ def topology(fabric: Fabric, nic_rate: float | None = None) -> Topology:
 
     nic_rate  what the fastest NIC cable runs at here [byte/s]; default: NIC_RATE, or less where the GPUs
               would need more than RATE_PER_CORE of every core, or where others keep the cores busy
-    Raises PlanError for more than MOST_GPUS GPUs.
+    Raises PlanError for more than MOST_GPUS GPUs, and for a rate beyond the NIC's own or below LEAST_RATE.
     """
     refuse_too_many(fabric.num_gpus, fabric.gpus_per_server)
     fastest = float(fabric.rate[fabric.role == Role.NODE_LEAF].max())
+    if nic_rate is not None and not LEAST_RATE <= nic_rate <= fastest:
+        raise PlanError(
+            f"a NIC at {show_bit_rate(nic_rate)} is not emulated: give from {show_bit_rate(LEAST_RATE)} to "
+            f"its own {show_bit_rate(fastest)}, or leave the rate out for what this machine moves"
+        )
     scale = (nic_rate or affordable(fabric.num_gpus, os.cpu_count() or 1, os.getloadavg()[0])) / fastest
     node_of, names = _nodes(fabric)
     wires = []
@@ -109,7 +118,12 @@ def affordable(gpus: int, cores: int, load: float) -> float:
           that their turns stay short against a block; at most by MOST_SLOWED
     """
     free = min(1.0, max(cores / max(load, SMALL), 1 / MOST_SLOWED))
-    return min(NIC_RATE, RATE_PER_CORE * cores / gpus) * free
+    return min(NIC_RATE, moved(gpus, cores)) * free
+
+
+def moved(gpus: int, cores: int) -> float:
+    """Rate of a NIC up to which a machine is sure to move all of so many GPUs at once [byte/s]."""
+    return RATE_PER_CORE * cores / gpus
 
 
 def _nodes(fabric: Fabric) -> tuple[NDArray[np.int64], tuple[str, ...]]:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from railwright.fabric.graph import Fabric, Kind, Role
 from railwright.network.paths import Routes
 from railwright.network.solution import Bottleneck, Network
+from railwright.traffic.per_fabric import per_fabric
 
 Floats = NDArray[np.float64]
 
@@ -137,6 +138,7 @@ def _of_used(fabric: Fabric, peers: NDArray[np.int64], load: Floats) -> NDArray[
     return peers[np.isin(lower, lower[load[peers] > 0])]
 
 
+@per_fabric
 def _ends(fabric: Fabric) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
     tail = np.stack([fabric.a, fabric.b], axis=1).reshape(-1)
     return tail, np.stack([fabric.b, fabric.a], axis=1).reshape(-1)

@@ -77,10 +77,8 @@ def find_routes(network: Network, traffic: Traffic) -> Routes:
         ptr, link, middle.spread, middle.spread_ptr, middle.spread_link, middle.spread_weight,
         np.zeros(len(src), np.int32), np.zeros(len(src)),
     )  # fmt: skip
-    switch = (fabric.kind[_heads(fabric)] >= Kind.LEAF).astype(np.float64)
-    delay = link_delay(fabric)
-    latency = np.where(same, 0.0, along_columns(columns, routes, delay) - fabric.latency[dst])
-    hops = np.rint(along_columns(columns, routes, switch)).astype(np.int32)
+    latency = np.where(same, 0.0, along_columns(columns, routes, _delay(fabric)) - fabric.latency[dst])
+    hops = np.rint(along_columns(columns, routes, _to_switch(fabric))).astype(np.int32)
     return replace(routes, hops=hops, latency=latency)
 
 
@@ -306,6 +304,17 @@ def _refuse(fabric: Fabric, traffic: Traffic, flow: int, reason: str) -> None:
 def _column(table: Ints, gpu: Ints, where: NDArray[np.bool_]) -> Ints | None:
     """The table's link of each demand's GPU where it takes one, else -1; None where no demand does."""
     return np.where(where, table[gpu], np.int32(-1)) if where.any() else None
+
+
+@per_fabric
+def _delay(fabric: Fabric) -> Floats:
+    return link_delay(fabric)
+
+
+@per_fabric
+def _to_switch(fabric: Fabric) -> Floats:
+    """(L,) 1 where a link leads into a switch that cables join, else 0."""
+    return (fabric.kind[_heads(fabric)] >= Kind.LEAF).astype(np.float64)
 
 
 def _tails(fabric: Fabric) -> Ints:

@@ -5,7 +5,7 @@ Legend: F demands, L directed links, P path entries, B spreads; CSR pairs are pt
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,6 +44,16 @@ class Routes:
     @property
     def num_spreads(self) -> int:
         return len(self.spread_ptr) - 1
+
+    def renumbered(self, num_links: int) -> tuple[Routes, Longs]:
+        """The same routes over the links they cross alone, numbered in the same order, and those links."""
+        used = np.zeros(num_links, bool)
+        used[self.link] = True
+        used[self.spread_link] = True
+        crossed = np.flatnonzero(used)
+        number = np.zeros(num_links, np.int32)
+        number[crossed] = np.arange(len(crossed), dtype=np.int32)
+        return replace(self, link=number[self.link], spread_link=number[self.spread_link]), crossed
 
     def carried(self, size: Floats, num_links: int) -> Floats:
         """(L,) sum over demands of size times the fraction that crosses each link; `size` is (F,)."""

@@ -240,7 +240,11 @@ def _system(routes: Routes, size: Floats, capacity: Floats, load: Floats, severa
 
     several  demands of several sizes are not worth merging either where few are alike
     """
-    if not (_hashed_apart(routes, load) and (several or size.min() == size.max())):
+    apart = _hashed_apart(routes, load)
+    # a job of few GPUs on a large fabric: what follows costs as much as the links it crosses, not as all
+    routes, crossed = routes.renumbered(len(capacity))
+    capacity = capacity[crossed]
+    if not (apart and (several or size.min() == size.max())):
         routes = without_twins(routes, capacity)
         merged = quotient(routes, size, capacity, worthwhile=0.5)
         if merged is not None:

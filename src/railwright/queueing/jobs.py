@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import csv
 import gzip
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
 
@@ -49,10 +50,17 @@ KNOWN = (
     Columns("Philly, as Sia's simulator keeps it", "timestamp", "num_gpus", duration="duration"),
     Columns("Helios", "submit_time", "gpu_num", duration="duration"),
     Columns("Alibaba openb", "creation_time", "num_gpu", start="scheduled_time", end="deletion_time"),
-    Columns("sacct -P -o Submit,ElapsedRaw,AllocTRES", "Submit", "AllocTRES", duration="ElapsedRaw"),
+    Columns("sacct -X -P -o Submit,ElapsedRaw,AllocTRES", "Submit", "AllocTRES", duration="ElapsedRaw"),
 )
 """Known headers.  Sources: siasosp23/artifacts traces/philly.csv; S-Lab HeliosData cluster_log.csv;
 alibaba/clusterdata cluster-trace-gpu-v2023 openb_pod_list_*.csv; Slurm sacct(1)."""
+
+
+STEPS = (
+    "lines with and without 'billing' stand together, so steps of jobs are among them, which would count "
+    "their GPUs again; write the file with sacct -X, or with JobID among its columns"
+)
+"""A job's own line has billing in its AllocTRES, its batch step's has none (sacct(1))."""
 
 
 def read_jobs(path: str | Path, most: int | None = None) -> tuple[Job, ...]:
@@ -88,6 +96,8 @@ def _rows(text: Iterable[str], name: str) -> Iterator[tuple[float, float, int]]:
     columns = next((c for c in KNOWN if set(c.wanted()) <= set(titles)), None)
     if columns is None:
         raise SpecError([Mistake(name, 1, 0, "", _unknown(titles))])
+    steps = columns.gpus == "AllocTRES" and "JobID" not in titles
+    billed: set[bool] = set()
     for number, row in enumerate(csv.reader(lines, delimiter=separator), start=2):
         if not row or (len(row) == 1 and not row[0].strip()):
             continue
@@ -95,7 +105,12 @@ def _rows(text: Iterable[str], name: str) -> Iterator[tuple[float, float, int]]:
             raise SpecError(
                 [Mistake(name, number, 0, "", f"{len(row)} of {len(titles)} fields; the line is cut off")]
             )
-        job = _job(dict(zip(titles, row, strict=False)), columns, name, number)
+        fields = dict(zip(titles, row, strict=False))
+        if steps and fields[columns.gpus]:
+            billed.add("billing=" in fields[columns.gpus])
+            if len(billed) > 1:
+                raise SpecError([Mistake(name, number, 0, columns.gpus, STEPS)])
+        job = _job(fields, columns, name, number)
         if job:
             yield job
 
@@ -111,7 +126,9 @@ def _unknown(titles: list[str]) -> str:
 
 
 def _job(row: Mapping[str, str], columns: Columns, name: str, line: int) -> tuple[float, float, int] | None:
-    """(submit, duration, GPUs); None for a job without GPUs or that never ran."""
+    """(submit, duration, GPUs); None for a job without GPUs or that never ran, and for a step of a job."""
+    if "." in row.get("JobID", ""):
+        return None  # sacct without -X: '123.batch' runs on the GPUs of job 123, which has a line of its own
 
     def read(field: str, convert: Callable[[str], float]) -> float:
         try:
@@ -127,30 +144,40 @@ def _job(row: Mapping[str, str], columns: Columns, name: str, line: int) -> tupl
         if not (row[columns.start].strip() and row[columns.end].strip()):
             return None
         length = read(columns.end, _time) - read(columns.start, _time)
-    gpus = round(read(columns.gpus, _tres if columns.gpus == "AllocTRES" else float))
+    asked = read(columns.gpus, _tres if columns.gpus == "AllocTRES" else float)
     submit = read(columns.submit, _time)
     if not (np.isfinite(length) and np.isfinite(submit)):
         raise SpecError([Mistake(name, line, 0, "", "a time that is not finite")])
-    return (submit, length, gpus) if gpus > 0 and length > 0 else None
+    if not asked.is_integer():
+        raise SpecError(
+            [
+                Mistake(
+                    name, line, 0, columns.gpus, f"{asked:g} GPUs; jobs share none here, so give whole ones"
+                )
+            ]
+        )
+    return (submit, length, int(asked)) if asked > 0 and length > 0 else None
 
 
 def _time(text: str) -> float:
-    """Seconds: a number, or a date and time (without a zone: as written)."""
+    """Seconds: a number, or a date and time (without a zone: taken as UTC, so as written)."""
     try:
         return float(text)
     except ValueError:
-        return (
-            datetime.fromisoformat(text.strip()).replace(tzinfo=None) - datetime(1970, 1, 1)
-        ).total_seconds()
+        read = datetime.fromisoformat(text.strip())
+        return (read if read.tzinfo else read.replace(tzinfo=UTC)).timestamp()
 
 
 def _tres(text: str) -> float:
-    """GPUs in Slurm's TRES string, 'billing=14,cpu=14,gres/gpu=2,node=1'; 0 without."""
-    for part in text.split(","):
-        key, _, value = part.partition("=")
-        if key == "gres/gpu":
-            return float(value)
-    return 0.0
+    """GPUs in Slurm's TRES string, 'billing=14,cpu=14,gres/gpu=2,node=1'; 0 without.
+
+    A site that accounts for types alone has only 'gres/gpu:h100=2' (slurm.conf(5), AccountingStorageTRES);
+    one that accounts for both has the sum in 'gres/gpu'.
+    """
+    counts = dict(part.partition("=")[::2] for part in text.split(","))
+    if "gres/gpu" in counts:
+        return float(counts["gres/gpu"])
+    return sum((float(count) for key, count in counts.items() if key.startswith("gres/gpu:")), 0.0)
 
 
 def drawn(
@@ -162,11 +189,16 @@ def drawn(
     load      GPU-seconds asked for over those there are
     duration  mean [s]
     capacity  GPUs of the cluster
+
+    Raises RailwrightError for figures that make no sense.
     """
-    if not sizes or min(sizes.values()) < 0 or sum(sizes.values()) <= 0 or min(sizes) < 1:
+    shares = sizes.values()
+    if not sizes or min(sizes) < 1 or not (min(shares) >= 0 and 0 < sum(shares) < math.inf):
         raise RailwrightError("sizes of jobs: give GPUs and shares, like 1:50,8:30,64:20")
-    if not (load > 0 and duration > 0 and count > 0):
-        raise RailwrightError("load, duration and number of jobs must be above zero")
+    if not (0 < load < math.inf and 0 < duration < math.inf and count > 0):
+        raise RailwrightError("load, duration and number of jobs must be above zero, and finite")
+    if seed < 0:
+        raise RailwrightError(f"the seed is {seed}; give a whole number from 0")
     share = np.array(list(sizes.values()), float) / sum(sizes.values())
     rng = np.random.default_rng(seed)
     gpus = rng.choice(np.array(list(sizes)), count, p=share)

@@ -8,15 +8,19 @@ always: it is the worst moment, not the mean.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
+from numpy.typing import NDArray
 
 from railwright.network import Network, solve
 from railwright.queueing.place import Allocation, Site, place
-from railwright.queueing.simulate import Run
+from railwright.queueing.simulate import Run, Stay
 from railwright.traffic import Communicator, Traffic, join, ring
+
+Floats = NDArray[np.float64]
 
 SIZE = 1e9
 """Bytes each rank sends to its successor: large, so that only bandwidth counts."""
@@ -56,24 +60,20 @@ def spread(run: Run, site: Site, network: Network, pxn: bool, moments: int = MOM
     weight = np.array([_gpus(s.where) * (s.end - s.start) for s in stays])
     units = np.array([len({site.unit[h] for h, _ in s.where}) for s in stays])
     pods = np.array([len({site.pod[site.unit[h]] for h, _ in s.where}) for s in stays])
-    size = max(map(len, site.members()))
-    fewest = np.array([-(-_gpus(s.where) // (size * site.gpus)) for s in stays])
+    size = site.largest_unit * site.gpus
+    fewest = np.array([-(-_gpus(s.where) // size) for s in stays])
     cost = _Cost(site, network, pxn)
     together: list[tuple[float, float]] = []
     alone: list[tuple[float, float]] = []
-    begin, end = min(s.start for s in stays), max(s.end for s in stays)
-    looked = 0
-    for moment in np.linspace(begin, end, moments + 2)[1:-1]:
+    looked_at = moments_of(stays, moments)
+    for moment in looked_at:
         now = [s.where for s in stays if s.start <= moment < s.end]
-        if not now:
-            continue
-        looked += 1
         for where, time in zip(now, cost.times(now), strict=True):
             packed = cost.packed(_gpus(where))
             together.append((packed / time, _gpus(where)))
             alone.append((packed / cost.times([where])[0], _gpus(where)))
-    ratio, gpus = np.array(together or [(np.nan, 1.0)]).T
-    own = np.array(alone or [(np.nan, 1.0)]).T[0]
+    ratio, gpus = np.array(together).T
+    own = np.array(alone).T[0]
     return Spread(
         jobs=len({s.job for s in stays}),
         one_unit=float(weight[units == 1].sum() / weight.sum()),
@@ -82,8 +82,21 @@ def spread(run: Run, site: Site, network: Network, pxn: bool, moments: int = MOM
         bandwidth=float((ratio * gpus).sum() / gpus.sum()),
         worst=float(np.quantile(ratio, 0.05)),
         alone=float((own * gpus).sum() / gpus.sum()),
-        moments=looked,
+        moments=len(looked_at),
     )
+
+
+def moments_of(stays: Sequence[Stay], count: int) -> Floats:
+    """Moments at equal distances of the time in which any of the stays lasts, so that each meets one. [s]"""
+    start, end = np.array(sorted((s.start, s.end) for s in stays)).T
+    latest = np.maximum.accumulate(end)
+    first = np.flatnonzero(np.concatenate([[True], start[1:] > latest[:-1]]))
+    begin, length = start[first], latest[np.append(first[1:] - 1, len(start) - 1)] - start[first]
+    before = np.cumsum(length) - length  # what lies between two spells is left out
+    at = np.linspace(0.0, length.sum(), count + 2)[1:-1]
+    spell = np.searchsorted(before, at, side="right") - 1
+    found: Floats = begin[spell] + (at - before[spell])
+    return found
 
 
 def _gpus(where: Allocation) -> int:

@@ -7,6 +7,7 @@ Free GPUs of a host are the bits of a number.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
@@ -47,6 +48,11 @@ class Site:
     def whole(self) -> int:
         """All GPUs of a host, as bits."""
         return (1 << self.gpus) - 1
+
+    @cached_property
+    def largest_unit(self) -> int:
+        """Hosts of the largest unit."""
+        return max(map(len, self.members()))
 
     def members(self) -> list[list[int]]:
         """Hosts of every unit."""
@@ -109,14 +115,29 @@ def place(site: Site, free: list[int], gpus: int, policy: Policy) -> Allocation 
         each = gpus // hosts
         if each < site.gpus:
             return _same_rails(site, free, hosts, each)
-    whole = [host for host, bits in enumerate(free) if bits == site.whole]
+    every = site.whole
+    whole = [host for host, bits in enumerate(free) if bits == every]
     if len(whole) < hosts:
         return None
     chosen = whole[:hosts] if policy == "pack" else _near(site, whole, hosts, wait=policy == "block")
     if chosen is None:
         return None
     rest = gpus - (hosts - 1) * site.gpus
-    return (*((host, site.whole) for host in chosen[:-1]), (chosen[-1], (1 << rest) - 1))
+    return (*((host, every) for host in chosen[:-1]), (chosen[-1], (1 << rest) - 1))
+
+
+def fits(site: Site, free: list[int], gpus: int, policy: Policy) -> bool:
+    """Whether `place` finds GPUs, told without looking for the best ones where a count says it.
+
+    free  as of `place`, with no fewer free GPUs in all than the job asks for
+    """
+    if policy == "any":
+        return True
+    if gpus <= site.gpus:
+        return any(bits.bit_count() >= gpus for bits in free)
+    if policy == "block" or (policy == "rails" and gpus % site.gpus):
+        return place(site, free, gpus, policy) is not None
+    return free.count(site.whole) >= -(-gpus // site.gpus)
 
 
 def _any(site: Site, free: list[int], gpus: int) -> Allocation | None:
@@ -166,7 +187,7 @@ def _near(site: Site, free: list[int], hosts: int, wait: bool) -> list[int] | No
     fit = [own for own in units.values() if len(own) >= hosts]
     if fit:
         return min(fit, key=len)[:hosts]
-    if wait and hosts <= max(map(len, site.members())):
+    if wait and hosts <= site.largest_unit:
         return None
     pods: dict[int, list[list[int]]] = {}
     for unit, own in units.items():

@@ -13,12 +13,16 @@ from railwright.queueing.network_cost import Spread, spread
 from railwright.queueing.place import Policy, Site
 from railwright.queueing.simulate import Failures, Run, simulate
 
+FIFTHS = 5
+
 
 @dataclass(frozen=True)
 class Outcome:
     """A policy on a trace.
 
     wait_mean, wait_p50, wait_p90, wait_p99  from submission to first start [s]
+    wait_fifths  wait_mean of each fifth of the jobs, in order of submission: how far one run's mean says what
+                 another's would be, and whether the line grows [s]
     by_size      (least GPUs, most GPUs, jobs, mean wait [s]) of each class of sizes
     utilisation  GPU-time at work over all there was until the last submission (hosts that are down included)
     fragmented   GPU-time idle although no fewer GPUs were idle than the first in line asked for, over all
@@ -34,6 +38,7 @@ class Outcome:
     wait_p50: float
     wait_p90: float
     wait_p99: float
+    wait_fifths: tuple[float, ...]
     by_size: tuple[tuple[int, int, int, float], ...]
     utilisation: float
     fragmented: float
@@ -70,6 +75,7 @@ def summed(run: Run, site: Site, jobs: Sequence[Job], policy: Policy, network: N
         wait_p50=float(p50),
         wait_p90=float(p90),
         wait_p99=float(p99),
+        wait_fifths=tuple(float(part.mean()) for part in np.array_split(waits, FIFTHS) if len(part)),
         by_size=_classes(gpus, waits, site.gpus),
         utilisation=run.used / there if there else 0.0,
         fragmented=run.idle_while_waiting / there if there else 0.0,

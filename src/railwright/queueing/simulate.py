@@ -16,7 +16,7 @@ import numpy as np
 
 from railwright.errors import PlanError
 from railwright.queueing.jobs import Job
-from railwright.queueing.place import Allocation, Policy, Site, check_size, place
+from railwright.queueing.place import Allocation, Policy, Site, check_size, fits, place
 from railwright.units import DAY, HOUR
 
 DEPTH = 50
@@ -86,19 +86,17 @@ class _Queue:
     jobs: Sequence[Job]
     free: list[int]
     left: list[float]  # work of each job still to do [s]
+    idle: int  # free GPUs
     line: list[int] = field(default_factory=list)
     running: dict[int, tuple[Allocation, float, float]] = field(default_factory=dict)
     down: set[int] = field(default_factory=set)
-
-    def idle(self) -> int:
-        """Free GPUs."""
-        return sum(bits.bit_count() for bits in self.free)
 
     def take(self, where: Allocation) -> None:
         """Put a job on GPUs, which must be free."""
         for host, bits in where:
             assert self.free[host] & bits == bits
             self.free[host] ^= bits
+            self.idle -= bits.bit_count()
 
     def give(self, where: Allocation) -> None:
         """Free the GPUs of a job; those of hosts that are down stay out."""
@@ -106,6 +104,7 @@ class _Queue:
             assert not self.free[host] & bits
             if host not in self.down:
                 self.free[host] |= bits
+                self.idle += bits.bit_count()
 
 
 def simulate(
@@ -119,7 +118,8 @@ def simulate(
     never = {i for i, _ in refused}
     if len(never) == len(jobs):
         raise PlanError(f"no job fits this cluster: {refused[0][1]}" if refused else "there are no jobs")
-    queue = _Queue(site, policy, jobs, [site.whole] * len(site.hosts), [job.duration for job in jobs])
+    free, left = [site.whole] * len(site.hosts), [job.duration for job in jobs]
+    queue = _Queue(site, policy, jobs, free, left, site.capacity)
     course = _Course(queue, [i for i in range(len(jobs)) if i not in never], failures or Failures(), seed)
     while course.todo:
         if course.next_event() and not course.more_now():
@@ -195,7 +195,7 @@ class _Course:
         """Count what was idle until now."""
         # beyond the last submission the cluster only drains, which no policy could fill
         inside = max(min(now, self.last) - min(self.now, self.last), 0.0)
-        idle = self.queue.idle()
+        idle = self.queue.idle
         if self.queue.line and self.jobs[self.queue.line[0]].gpus <= idle:
             self.idle_while_waiting += idle * inside
         self.now = now
@@ -213,12 +213,14 @@ class _Course:
             self.kills += 1
             queue.line.append(i)
             queue.line.sort(key=lambda j: (self.jobs[j].submit, j))
+        queue.idle -= queue.free[host].bit_count()
         queue.free[host] = 0
         heapq.heappush(self.events, (self.now + self._drawn(self.failures.repair), REPAIR, host, 0))
 
     def _repair(self, host: int) -> None:
         self.queue.down.discard(host)
         self.queue.free[host] = self.queue.site.whole
+        self.queue.idle += self.queue.site.gpus
         heapq.heappush(self.events, (self.now + self._drawn(1 / self.failures.rate), FAIL, host, 0))
 
     def _leave(self, i: int, killed: bool) -> float:
@@ -238,18 +240,18 @@ def _starts(queue: _Queue, now: float) -> list[tuple[int, Allocation]]:
     started: list[tuple[int, Allocation]] = []
     line = list(queue.line)
     while line:
-        where = _fits(queue, queue.free, line[0])
+        where = _placed(queue, line[0])
         if where is None:
             break
         queue.take(where)
         started.append((line.pop(0), where))
-    if len(line) < 2 or not queue.idle():
+    if len(line) < 2 or not queue.idle:
         return started
     head = line[0]
     just = {i: (where, now, now + queue.left[i]) for i, where in started}
     reserved = _earliest(queue, head, queue.running | just)
     for i in line[1 : 1 + DEPTH]:
-        where = _fits(queue, queue.free, i)
+        where = _placed(queue, i)
         if where is None:
             continue
         queue.take(where)
@@ -258,16 +260,21 @@ def _starts(queue: _Queue, now: float) -> list[tuple[int, Allocation]]:
             continue
         just[i] = (where, now, now + queue.left[i])
         started.append((i, where))
-        if not queue.idle():
+        if not queue.idle:
             break
     return started
 
 
-def _fits(queue: _Queue, free: list[int], i: int) -> Allocation | None:
+def _placed(queue: _Queue, i: int) -> Allocation | None:
+    """Where a job would go now."""
     gpus = queue.jobs[i].gpus
-    if sum(bits.bit_count() for bits in free) < gpus:
-        return None
-    return place(queue.site, free, gpus, queue.policy)
+    return place(queue.site, queue.free, gpus, queue.policy) if gpus <= queue.idle else None
+
+
+def _fits(queue: _Queue, freed: tuple[list[int], int], i: int) -> bool:
+    """Whether a job could be placed on what `_freed` says is free."""
+    (free, idle), gpus = freed, queue.jobs[i].gpus
+    return gpus <= idle and fits(queue.site, free, gpus, queue.policy)
 
 
 def _earliest(queue: _Queue, head: int, running: dict[int, tuple[Allocation, float, float]]) -> float:
@@ -277,14 +284,16 @@ def _earliest(queue: _Queue, head: int, running: dict[int, tuple[Allocation, flo
     """
     ends = sorted((end, i) for i, (_, _, end) in running.items())
     low, high = 0, len(ends) - 1
-    if not ends or _fits(queue, _freed(queue, running, [i for _, i in ends]), head) is None:
+    freed = queue.free, queue.idle  # of the ends before `low`
+    if not ends or not _fits(queue, _freed(queue, freed, running, [i for _, i in ends]), head):
         return float("inf")  # hosts that are down are missing
     while low < high:
         middle = (low + high) // 2
-        if _fits(queue, _freed(queue, running, [i for _, i in ends[: middle + 1]]), head) is None:
-            low = middle + 1
-        else:
+        tried = _freed(queue, freed, running, [i for _, i in ends[low : middle + 1]])
+        if _fits(queue, tried, head):
             high = middle
+        else:
+            low, freed = middle + 1, tried
     return ends[low][0]
 
 
@@ -294,16 +303,21 @@ def _still(
     """Whether the first in line can be placed at its time although another job has just been put in."""
     if reserved == float("inf"):
         return True
-    freed = _freed(queue, running, [i for i, (_, _, end) in running.items() if end <= reserved])
-    return _fits(queue, freed, head) is not None
+    ended = [i for i, (_, _, end) in running.items() if end <= reserved]
+    return _fits(queue, _freed(queue, (queue.free, queue.idle), running, ended), head)
 
 
 def _freed(
-    queue: _Queue, running: dict[int, tuple[Allocation, float, float]], ended: Sequence[int]
-) -> list[int]:
-    free = list(queue.free)
+    queue: _Queue,
+    before: tuple[list[int], int],
+    running: dict[int, tuple[Allocation, float, float]],
+    ended: Sequence[int],
+) -> tuple[list[int], int]:
+    """What is free when some more jobs have ended, and how many GPUs that is."""
+    free, idle = list(before[0]), before[1]
     for i in ended:
         for host, bits in running[i][0]:
             if host not in queue.down:
                 free[host] |= bits
-    return free
+                idle += bits.bit_count()
+    return free, idle

@@ -100,6 +100,10 @@ def storage_bandwidth(cluster: Cluster, catalog: Catalog, servers: int) -> tuple
     return flow, "the servers' storage ports" if port <= hosts else "the storage hosts' ports"
 
 
+SHORTEST = 1.0
+"""Training between two checkpoints, at least: below, a step is longer. [s]"""
+
+
 def checkpoint_times(
     asked: Checkpoint, size: float, bandwidth: tuple[float, str], machine: Machine, gpus: int, mtti: float
 ) -> CheckpointTimes:
@@ -109,7 +113,8 @@ def checkpoint_times(
 
     blocking: until storage has all.  async: until host memory has all, over each GPU's own link; storage
     follows.  memory, two-level: the same, and another server's memory follows over the compute network.
-    Raises PlanError for an interval shorter than a checkpoint takes to become whole.
+    Raises PlanError for an interval shorter than a checkpoint takes to become whole or than a second, and for
+    a `storage_interval` where every checkpoint goes to storage anyway.
     """
     rate, limit = bandwidth
     write = size / rate if rate else 0.0
@@ -127,17 +132,28 @@ def checkpoint_times(
     if asked.block is not None:
         block = asked.block
     best = best_interval(mtti, block, lag)
-    interval = asked.interval or best
+    interval = best if asked.interval is None else asked.interval
+    if asked.storage_interval is not None and asked.kind not in IN_MEMORY:
+        raise PlanError(
+            f"reliability.checkpoint.storage_interval: every checkpoint of kind {asked.kind} goes to "
+            "storage; leave it out, or take kind memory or two-level"
+        )
     if interval < lag * (1 - 1e-9):
         raise PlanError(
             f"reliability.checkpoint.interval: {show_time(interval)} is shorter than the {show_time(lag)} a "
             f"checkpoint of {show_stored(size)} takes to become whole; write '{math.ceil(lag)} s' or more, "
             "or give storage more bandwidth"
         )
-    interval = max(interval, 1.0)
+    if asked.interval is not None and interval < SHORTEST:
+        raise PlanError(
+            f"reliability.checkpoint.interval: {show_time(interval)} between two checkpoints; write "
+            f"{show_time(SHORTEST)} or more, or leave it out for the best"
+        )
+    interval = max(interval, SHORTEST)
     every = 1
     if asked.kind in IN_MEMORY:
-        wanted = asked.storage_interval or (STORED_EVERY if asked.kind == "memory" else write)
+        usual = STORED_EVERY if asked.kind == "memory" else write
+        wanted = usual if asked.storage_interval is None else asked.storage_interval
         every = max(math.ceil(max(wanted, write) / interval - 1e-9), 1)
     return CheckpointTimes(
         kind=asked.kind, size=size, bandwidth=rate, limit=limit, block=block, lag=lag, load=load,
