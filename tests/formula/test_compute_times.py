@@ -232,12 +232,30 @@ def test_products_of_cards_reach_what_others_measured(name: str, mean: float, bi
     assert sum(errors) / len(errors) == pytest.approx(bias, abs=0.002)
 
 
+H20 = {  # alibaba/InferSim@f2293da, bench_data: milliseconds measured on an H20
+    "products": {(4096, 6144, 2048): 0.384141, (8192, 7680, 2560): 1.180, (32768, 6144, 2048): 3.015},
+    "prompts": {4096: 1.125999, 8192: 4.155551, 16384: 16.016193, 32768: 63.013976},
+}
+"""fp8 in blocks, rows x columns x inner; attention of one prompt, 32 heads of 128."""
+
+
+def test_an_h20_computes_what_it_was_measured_to() -> None:
+    """With an H100's shares of their peak its products take 1.7 times as long and its attention 1.6 times."""
+    for (m, n, k), seen in H20["products"].items():
+        row = profile_of(GPUS["h20"]).gemm["fp8_block"]
+        told = 1e3 * 2.0 * m * n * k / (row.compute * GPUS["h20"].peak_flops["fp8"])
+        assert told == pytest.approx(seen, rel=0.06)
+    row = profile_of(GPUS["h20"]).attention["forward"]
+    for tokens, seen in H20["prompts"].items():
+        rate = row.compute * GPUS["h20"].peak_flops["bf16"] * tokens / (tokens + row.short)
+        assert 1e3 * 4.0 * 32 * 128 * tokens**2 / 2 / rate == pytest.approx(seen, rel=0.03)
+
+
 def test_a_gpu_has_its_own_rows_and_then_its_generations() -> None:
     """`6000` in the words of a row was a number to YAML, which no name holds: an RTX PRO 6000 had a B200's
     products.  One with the same chip and no row has the RTX PRO 6000's."""
-    assert profile_of(GPUS["l40"]).gemm["bf16"].compute == 0.646, (
-        "others of its generation are still the L40S's"
-    )
+    l20 = replace(GPUS["l40s"], name="l20")
+    assert profile_of(l20).gemm["bf16"].compute == 0.646, "others of its generation are still the L40S's"
     card = GPUS["rtx-pro-6000"]
     kin = replace(card, name="rtx-pro-4500")
     assert profile_of(card).gemm["bf16"].source.startswith("fit of 26,604 measured GEMMs per dtype")
@@ -246,7 +264,7 @@ def test_a_gpu_has_its_own_rows_and_then_its_generations() -> None:
     for row in (profile_of(card), profile_of(kin)):
         assert row.attention["forward"].compute == 0.642
     assert profile_of(GPUS["rtx-4090"]).attention["forward"].compute == 0.657
-    assert profile_of(GPUS["l40"]).attention["forward"].compute == 0.516
+    assert profile_of(l20).attention["forward"].compute == 0.516
     for table in ("gemm", "attention"):
         for row in read_data("compute", f"{table}.yaml")["rows"]:
             assert all(isinstance(word, str) for word in row.get("tokens", ())), row

@@ -44,8 +44,29 @@ def test_a_tensor_core_at_half_rate_is_reached_twice_as_far() -> None:
 def test_no_tensor_core_is_reached_beyond_what_cut_ones_were_measured_at() -> None:
     quarter = replace(H100, peak_flops={"bf16": 0.25 * H100.peak_flops["bf16"]})
     assert carried({"gemm": {"bf16": ROW}}, quarter)["gemm"]["bf16"]["compute"] == REACHED
-    whole = {**ROW, "compute": 0.99}
+    whole = {**ROW, "compute": 0.99}  # as a card does whose clock is above its data sheet's
     assert carried({"gemm": {"bf16": whole}}, quarter)["gemm"]["bf16"]["compute"] == 0.99
+
+
+def test_softmax_between_products_takes_as_long_as_before() -> None:
+    """FlashAttention 2 on L40S reaches 0.516 of its peak, on an RTX 4090, by its own passes, 0.657."""
+    row = {"fixed": 1e-5, "compute": 0.516, "memory": 0.9, "of": "l40s"}
+    told = carried({"attention": {"vllm": {"prefill_bf16": row}}}, GPUS["rtx-4090"])
+    share = told["attention"]["vllm"]["prefill_bf16"]["compute"]
+    assert share == pytest.approx(0.657, rel=0.05)
+    whole, own = (GPUS[n].peak_flops["bf16"] / GPUS[n].sms for n in ("l40s", "rtx-4090"))
+    assert 1 / (share * own) - 1 / own == pytest.approx(1 / (0.516 * whole) - 1 / whole)
+
+
+def test_blocks_of_attention_take_their_products_longer() -> None:
+    """A tile of 64 queries and 128 keys of a head of 128 is 4.2 MFLOP."""
+    tiles = {name: kernels_of(GPUS[name], "vllm").tiles for name in ("rtx-pro-6000", "rtx-5090", "rtx-4090")}
+    kin, own = tiles["rtx-pro-6000"], tiles["rtx-5090"]
+    assert kin is not None
+    assert own is not None
+    whole, cut = (GPUS[n].peak_flops["bf16"] / GPUS[n].sms for n in ("rtx-pro-6000", "rtx-5090"))
+    assert own.tile - kin.tile == pytest.approx(4 * 64 * 128 * 128 * (1 / cut - 1 / whole))
+    assert own.open == kin.open
 
 
 def test_a_card_keeps_what_was_measured_on_itself() -> None:
