@@ -31,7 +31,7 @@ class Used:
 class KernelSources:
     """Where a job's kernels come from.
 
-    gpu     whose shipped rows: 'h100';  file  that was named, '' for none
+    gpu     whose shipped rows: 'h100', or 'h100, carried to h20';  file  that was named, '' for none
     package  'aiconfigurator-core 0.12.0, h100_sxm' of a file, else ''
     note    what a reader should know: the profile is of another release than the tables; else ''
     """
@@ -60,7 +60,8 @@ def kernel_sources(job: ServingJob, arch: Transformer, gpu: Gpu, engine: Engine)
     used = tuple(_used(job, arch, engine, kernels))
     file = kernels.file
     if file is None:
-        return KernelSources(kernels.row, "", "", "", used)
+        row = kernels.row if kernels.exact else f"{kernels.row}, carried to {gpu.name}"
+        return KernelSources(row, "", "", "", used)
     package = f"{file.package['name']} {file.package['version']}, {file.package['system']}"
     return KernelSources(kernels.row, file.path, package, release_note(engine, file.version), used)
 

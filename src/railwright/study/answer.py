@@ -1,4 +1,5 @@
-"""The answer in three sentences: which fabric, is the network the bottleneck, do rails and PXN help."""
+"""The answer in a few sentences: which fabric, is the network the bottleneck, do rails and PXN help; and are
+promises to users kept."""
 
 from __future__ import annotations
 
@@ -7,6 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from railwright.fabric.graph import Fabric
+from railwright.serving.result import ServingResult
 from railwright.spec.study import ComputeNetwork, Study
 from railwright.study.bottleneck import bottleneck
 from railwright.study.choosing import CLOSE, Candidate, best, candidates, close, recommended
@@ -29,12 +31,15 @@ def answer(
     variants: Sequence[VariantResult],
     rows: Sequence[SensitivityRow],
     asked: Sequence[SensitivityRow],
+    serving: Sequence[ServingResult] = (),
 ) -> tuple[str, ...]:
-    """Up to three sentences, from the results alone; the first two are of the recommended variant.
+    """Up to three sentences, from the results alone, the first two of the recommended variant; and one for
+    each of a few serving jobs, which come first where nothing trains.
 
     studies   the study as written, then one per variant, in the order of `variants`
     rows      the sensitivity, for what would change the verdict on PXN
     asked     what-ifs of the first job on the recommended variant, for what holds it back
+    serving   serving jobs, on that variant
     """
     spoken_of = variants[recommended(studies, variants)]
     sentences = (
@@ -42,7 +47,17 @@ def answer(
         bottleneck(spoken_of, asked, spoken_of.name if len(variants) > 1 else ""),
         _rails_and_pxn(studies, variants, rows),
     )
-    return tuple(s for s in sentences if s)
+    served = _served(serving)
+    told = (*sentences, *served) if candidates(studies, variants) else (*served, *sentences)
+    return tuple(s for s in told if s)
+
+
+def _served(jobs: Sequence[ServingResult]) -> tuple[str, ...]:
+    """Whether the promises to users of each are kept, in the words of its own answer."""
+    if len(jobs) == 1:
+        return jobs[0].words[:1]
+    told = tuple(f"Serving {job.name}: {job.words[0]}" for job in jobs[:NAMED] if job.words)
+    return (*told, f"{len(jobs) - NAMED} more serving jobs are below.") if len(jobs) > NAMED else told
 
 
 def _which_fabric(studies: Sequence[Study], variants: Sequence[VariantResult]) -> str:

@@ -75,7 +75,7 @@ def run(study: Study, progress: Progress | None = None, *, what_if: bool = True)
         version=railwright.__version__,
         spec_hash=spec_hash(study),
         models_used=MODELS_USED,
-        answer=answer(studies, variants, rows, asked),
+        answer=answer(studies, variants, rows, asked, beside.serving),
         variants=tuple(variants),
         sensitivity=tuple(rows),
         published=published_effects(study, workshop),
