@@ -14,6 +14,7 @@ VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
 
 _MASK = (1 << 64) - 1
 _SIGN = 1 << 63
+_SMALL = tuple(bytes([value]) for value in range(0x80))
 
 Value = int | bytes
 
@@ -28,6 +29,8 @@ class Malformed(Exception):
 
 def varint(value: int) -> bytes:
     """An integer of 64 bits; negative ones as their two's complement, which takes ten bytes."""
+    if 0 <= value < 0x80:
+        return _SMALL[value]  # nearly all of them
     value &= _MASK
     out = bytearray()
     while value > 0x7F:
@@ -90,7 +93,10 @@ def fields(buffer: bytes, at: int = 0, end: int | None = None) -> Iterator[tuple
     end = len(buffer) if end is None else end
     while at < end:
         begin = at
-        tag, at = read_varint(buffer, at, end)
+        if (tag := buffer[at]) < 0x80:
+            at += 1  # read_varint's first case, which is nearly all of them
+        else:
+            tag, at = read_varint(buffer, at, end)
         field, kind = tag >> 3, tag & 7
         if not field:
             raise Malformed("a field with number 0", begin)
@@ -138,8 +144,11 @@ def unpacked(kind: int, value: Value) -> list[int]:
         return [value]
     if not isinstance(value, bytes) or kind != BYTES:
         raise Malformed("a repeated number of fixed width", 0)
-    found, at = [], 0
-    while at < len(value):
-        one, at = read_varint(value, at, len(value))
+    found, at, end = [], 0, len(value)
+    while at < end:
+        if (one := value[at]) < 0x80:
+            at += 1
+        else:
+            one, at = read_varint(value, at, end)
         found.append(one)
     return found

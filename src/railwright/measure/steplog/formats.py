@@ -170,16 +170,17 @@ def transformers(text: str) -> Told | None:
     return {"number": 0, "seconds": 1 / steps, "samples": samples / steps, "between": (least, most)}
 
 
-FORMATS: tuple[tuple[str, Reader], ...] = (
-    ("Megatron-LM", megatron),
-    ("NeMo", nemo),
-    ("torchtitan", torchtitan),
-    ("nanotron", nanotron),
-    ("DeepSpeed's pipeline engine", deepspeed),
-    ("MaxText", maxtext),
-    ("InternEvo", internevo),
-    (TRAINER, transformers),
+FORMATS: tuple[tuple[str, str, Reader], ...] = (
+    ("Megatron-LM", "iteration", megatron),
+    ("NeMo", "train_step_timing in s", nemo),
+    ("torchtitan", "step:", torchtitan),
+    ("nanotron", "iteration: ", nanotron),
+    ("DeepSpeed's pipeline engine", "steps: ", deepspeed),
+    ("MaxText", "completed step: ", maxtext),
+    ("InternEvo", "tgs (tokens/gpu/second)=", internevo),
+    (TRAINER, "train_", transformers),
 )
+"""(name, words without which a line tells its reader nothing, reader): of millions of lines few have them."""
 
 _LABEL = r"^(?:\[[^\]]*\]:?\s*|\d+:\s+)*"
 """What launchers put before a line: '[rank0]:', '[default0]:', '0: '."""
@@ -280,7 +281,7 @@ def said(text: str) -> dict[str, int]:
 
 def reported(text: str) -> float | None:
     """Bytes that Megatron's memory report calls reserved at most."""
-    held = _after(text, r"memory \(MB\) \|.*max reserved:")
+    held = _after(text, r"memory \(MB\) \|.*max reserved:") if "max reserved:" in text else None
     return None if held is None else held * MIB
 
 

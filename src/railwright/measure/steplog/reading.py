@@ -28,7 +28,7 @@ from railwright.measure.steplog.formats import (
 )
 from railwright.measure.steplog.log import LoggedStep, StepLog
 
-KNOWN = ", ".join(name for name, _ in FORMATS) + f", llm-foundry, {ZERO}"
+KNOWN = ", ".join(name for name, _, _ in FORMATS) + f", llm-foundry, {ZERO}"
 EXPECTED = f"a training log with lines that number steps and time them, as {KNOWN} print them"
 """What is asked of a training log."""
 COLOUR = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
@@ -137,10 +137,11 @@ class _Found:
     def take(self, number: int, text: str) -> None:
         if not self.generates and generates(text):
             self.generates = number
-        self._start(said(text))
+        if told_of_job := said(text):
+            self._start(told_of_job)
         if (held := reported(text)) is not None:
             self.reports.append(held)
-        if batch := BATCH.search(text):
+        if "[batch=" in text and (batch := BATCH.search(text)):
             self.batch = int(batch[1])
         if self.batch is not None and (rate := composer(text)):
             self._keep("llm-foundry", number, {"number": self.batch, "rate": rate})
@@ -219,8 +220,8 @@ class _Found:
 
 def _told(text: str) -> tuple[str, Told] | None:
     """(framework, what a line tells of a step); None where it tells nothing, or not of which step."""
-    for name, reader in FORMATS:
-        if (told := reader(text)) is not None:
+    for name, words, reader in FORMATS:
+        if words in text and (told := reader(text)) is not None:
             return name, told
     return None
 
@@ -231,4 +232,5 @@ def _lines(path: Path) -> Iterator[tuple[int, str]]:
     with path.open(encoding="utf-8-sig", errors="replace", newline="\n") as file:
         for number, raw in enumerate(file, 1):
             for text in raw.split("\r"):
-                yield number, COLOUR.sub("", text.rstrip("\n")[:LONGEST])
+                line = text.rstrip("\n")[:LONGEST]
+                yield number, COLOUR.sub("", line) if "\x1b" in line else line
