@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
+from functools import cache
 from itertools import product
 from typing import Any
 
@@ -18,7 +19,7 @@ from railwright.search.dispatcher import Hosts
 from railwright.search.export import FORMS
 from railwright.search.frameworks import CHOICES, FRAMEWORKS, framework_named, runs
 from railwright.search.pricing import PASSING
-from railwright.search.space import apply
+from railwright.search.space import Block, apply
 from railwright.spec.training import Overlap, TrainingJob
 from railwright.training import simulate
 from railwright.training.sizes import data_parallel
@@ -205,15 +206,21 @@ def test_an_export_says_in_a_comment_what_is_lacking(form: str) -> None:
 SHARED = {"shard": (None, 2, 8), "reshard": (True, False), "reduce_each": (True, False), "context": (1, 4)}
 
 
+@cache
+def _blocks(kind: str) -> tuple[TrainingJob, list[Block]]:
+    """A job and the blocks of its space, which no framework changes."""
+    axes = {"offload": ((), ("activations",))}
+    base = job(batch=64, sequence=8192 if kind == "groups" else 1024)
+    base = changed(base, expert_nodes=2) if kind == "one copy" else base
+    space = Space(axes | SHARED if kind == "groups" else axes, fsdp=kind == "fsdp")
+    return base, blocks(space, base, MOE, machine(2).network.fabric)[0]
+
+
 @pytest.mark.parametrize("name", FRAMEWORKS)
 @pytest.mark.parametrize("kind", ["all", "groups", "one copy", "fsdp"])
 def test_masks_of_blocks_are_what_is_lacking_of_each_layout(name: str, kind: str) -> None:
     rng = random.Random(name)
-    framework, axes = framework_named(name), {"offload": ((), ("activations",))}
-    base = job(batch=64, sequence=8192 if kind == "groups" else 1024)
-    base = changed(base, expert_nodes=2) if kind == "one copy" else base
-    space = Space(axes | SHARED if kind == "groups" else axes, fsdp=kind == "fsdp")
-    found, _ = blocks(space, base, MOE, machine(2).network.fabric)
+    framework, (base, found) = framework_named(name), _blocks(kind)
     for block in rng.sample(found, 60):
         timed, kept = runs(framework, block, base, MOE)
         for _ in range(20):

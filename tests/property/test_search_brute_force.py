@@ -1,4 +1,8 @@
-"""The search finds what trying every layout of a space finds."""
+"""The search finds what trying every layout of a space finds.
+
+A space has every value of what its test is of.  Schedules have a test of their own here, and bounds are held
+against random layouts of every schedule in test_search_bounds.py; elsewhere FEW stand for all of them.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +18,9 @@ from railwright.search import Space
 from search_brute_force import compare
 from search_cases import AGAIN, ALTERNATING, DELAYED, TORCHAO, drawn
 from training_cases import DENSE, MIXED, MOE, job
+
+FEW = {"schedule": ("auto", "dualpipe"), "overlap_pp": (True,)}
+"""One pass at a time, and two at once."""
 
 
 @settings(max_examples=4, suppress_health_check=[HealthCheck.too_slow])
@@ -93,10 +100,9 @@ def test_brute_force_where_collectives_meet_on_pcie_slots(arch: Transformer) -> 
     fixed = {
         "recompute": ("none",),
         "sequence_parallel": (True,),
-        "overlap_pp": (True,),
         "placement": ("packed",),
     }
-    space = Space({**axes, **fixed, "overlap_tp": (True, False), "overlap_dp": (True, False)})
+    space = Space({**axes, **fixed, **FEW, "overlap_tp": (True, False), "overlap_dp": (True, False)})
     compare(job(batch=32), arch, 2, space, "server-8x-h100-pcie")
 
 
@@ -112,7 +118,7 @@ def test_brute_force_where_experts_alternate_with_dense_layers(leading: int, eve
 def test_brute_force_where_layers_are_of_every_kind() -> None:
     axes = {"tensor": (1, 2), "pipeline": (1, 2), "expert": (1, 4), "recompute": ("none", "full")}
     fixed = {"expert_tensor": (None,), "overlap_tp": (False,), "placement": ("packed",), "zero": (0, 1)}
-    compare(job(batch=32), MIXED, 1, Space({**axes, **fixed, "micro_batch": (2,)}))
+    compare(job(batch=32), MIXED, 1, Space({**axes, **fixed, **FEW, "micro_batch": (2,)}))
 
 
 def test_brute_force_where_parts_are_computed_again() -> None:
@@ -149,14 +155,14 @@ def test_brute_force_with_casts_and_packed_samples() -> None:
 def test_brute_force_where_experts_are_cut_more_than_the_rest() -> None:
     axes = {"tensor": (1, 2), "pipeline": (1, 2), "expert": (1, 2), "expert_tensor": (None, 1, 4)}
     fixed = {"recompute": ("none",), "overlap_tp": (False,), "placement": ("packed",), "zero": (0, 1)}
-    compare(job(batch=32), MOE, 1, Space({**axes, **fixed, "micro_batch": (1,)}))
+    compare(job(batch=32), MOE, 1, Space({**axes, **fixed, **FEW, "micro_batch": (1,)}))
 
 
 def test_brute_force_where_tokens_travel_in_8_bits() -> None:
     axes = {"tensor": (1, 2), "pipeline": (1, 2), "expert": (1, 4), "zero": (1,), "micro_batch": (2,)}
     fixed = {"recompute": ("none", "full"), "overlap_tp": (False,), "placement": ("packed",)}
     one = job(batch=32, dtype="fp8_block").model_copy(update={"dispatch_dtype": "fp8"})
-    compare(one, MOE, 1, Space({**axes, **fixed}))
+    compare(one, MOE, 1, Space({**axes, **fixed, **FEW}))
 
 
 def test_brute_force_with_attention_and_inputs_of_swiglu_in_8_bits() -> None:
@@ -165,14 +171,15 @@ def test_brute_force_with_attention_and_inputs_of_swiglu_in_8_bits() -> None:
     kinds = {"context_kind": ("ring", "all-to-all", "all-gather"), "recompute": ("none", "selective")}
     asked = {"dtype_also": ("attention",), "amax_over": "tensor", "activation_input_dtype": "fp8"}
     one = job(batch=16, dtype="fp8").model_copy(update=asked)
-    compare(one, replace(DENSE, heads=8, head_dim=128), 1, Space({**axes, **kinds}))
+    compare(one, replace(DENSE, heads=8, head_dim=128), 1, Space({**axes, **kinds, **FEW}))
 
 
 def test_brute_force_of_whole_matrices() -> None:
     """Muon: data-parallel ranks update matrices of their own, and `zero` 2 and 3 are refused."""
     axes = {"tensor": (1, 2), "pipeline": (1, 2), "expert": (1, 4), "zero": (0, 1, 3), "micro_batch": (1,)}
     fixed = {"recompute": ("none",), "overlap_tp": (False,), "overlap_ep": (False,), "placement": ("packed",)}
-    compare(job(batch=32).model_copy(update={"optimizer": "muon"}), MOE, 1, Space({**axes, **fixed}))
+    muon = job(batch=32).model_copy(update={"optimizer": "muon"})
+    compare(muon, MOE, 1, Space({**axes, **fixed, **FEW}))
 
 
 def test_brute_force_where_launches_block() -> None:
@@ -215,7 +222,8 @@ def test_brute_force_over_groups_that_share_a_copy(arch: Transformer) -> None:
         "placement": ("packed",),
         "micro_batch": (1,),
     }
-    compare(job(batch=32), arch, 2, Space({**axes, **sharing, **more, "overlap_tp": (False,)}))
+    fixed = {"overlap_tp": (False,), "sequence_parallel": (True,)}
+    compare(job(batch=32), arch, 2, Space({**axes, **sharing, **more, **fixed, **FEW}))
 
 
 def test_brute_force_of_what_fsdp_has() -> None:
