@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -47,10 +48,15 @@ def test_a_faster_gpu_is_never_slower(model, gpu, factor):
         assert kernel_time(op, fast) <= kernel_time(op, slow)
 
 
-@settings(max_examples=30)
-@given(st.sampled_from(MODELS), st.sampled_from(NAMES))
-def test_no_kernel_beats_the_roofline(model, gpu):
-    part = GPUS[gpu]
-    for op in all_operators(*model, 2048):
-        bound = max(op.flops / part.peak_flops[op.dtype], op.bytes / part.hbm_bandwidth)
-        assert kernel_time(op, part) > bound
+FASTER = {"rtx-5090": 240e12 / 209.5e12}
+"""What was measured over the peak, where a card's clock is above the one that its peak counts: 240 TFLOP/s
+of bf16 (zzc0721/torch-performance-test-data, in compute/data/gemm.yaml)."""
+
+
+@pytest.mark.parametrize("gpu", NAMES)
+def test_no_kernel_beats_the_roofline(gpu):
+    part, clock = GPUS[gpu], FASTER.get(gpu, 1.0)
+    for model in MODELS:
+        for op in all_operators(*model, 2048):
+            compute = op.flops / (clock * part.peak_flops[op.dtype])
+            assert kernel_time(op, part) > max(compute, op.bytes / part.hbm_bandwidth)
