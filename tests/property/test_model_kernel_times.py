@@ -2,12 +2,12 @@
 
 from dataclasses import replace
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from railwright import catalog
 from railwright.compute import kernel_time, kernel_times
-from railwright.compute.profile import profile_of
 from railwright.model import Cut, layer_operators, load_model
 
 GPUS = catalog.load_catalog().gpus
@@ -48,12 +48,15 @@ def test_a_faster_gpu_is_never_slower(model, gpu, factor):
         assert kernel_time(op, fast) <= kernel_time(op, slow)
 
 
-@settings(max_examples=30)
-@given(st.sampled_from(MODELS), st.sampled_from(NAMES))
-def test_no_kernel_beats_the_roofline(model, gpu):
-    """Of the clock at which products were measured: a card's may be above its data sheet's (RTX 5090)."""
-    part = GPUS[gpu]
-    clock = max(1.0, *(row.compute for row in profile_of(part).gemm.values()))
-    for op in all_operators(*model, 2048):
-        bound = max(op.flops / (clock * part.peak_flops[op.dtype]), op.bytes / part.hbm_bandwidth)
-        assert kernel_time(op, part) > bound
+FASTER = {"rtx-5090": 240e12 / 209.5e12}
+"""What was measured over the peak, where a card's clock is above the one that its peak counts: 240 TFLOP/s
+of bf16 (zzc0721/torch-performance-test-data, in compute/data/gemm.yaml)."""
+
+
+@pytest.mark.parametrize("gpu", NAMES)
+def test_no_kernel_beats_the_roofline(gpu):
+    part, clock = GPUS[gpu], FASTER.get(gpu, 1.0)
+    for model in MODELS:
+        for op in all_operators(*model, 2048):
+            compute = op.flops / (clock * part.peak_flops[op.dtype])
+            assert kernel_time(op, part) > max(compute, op.bytes / part.hbm_bandwidth)

@@ -19,8 +19,8 @@ from search_brute_force import compare
 from search_cases import AGAIN, ALTERNATING, DELAYED, TORCHAO, drawn
 from training_cases import DENSE, MIXED, MOE, job
 
-FEW = {"schedule": ("auto", "dualpipe"), "overlap_pp": (True,)}
-"""One pass at a time, and two at once."""
+FEW = {"schedule": ("auto", "dualpipe"), "virtual_pipeline": (1, 2), "overlap_pp": (True,)}
+"""One pass at a time, and two at once; whole stages and halves."""
 
 
 @settings(max_examples=4, suppress_health_check=[HealthCheck.too_slow])

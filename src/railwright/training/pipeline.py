@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from itertools import islice
 from typing import NamedTuple
 
 from railwright.training.route import Orders, Route, Unit
@@ -32,6 +33,9 @@ class Placed(NamedTuple):
     sent: float
     sends: tuple[tuple[Unit, float], ...] = ()
 
+
+Part = tuple[str, int, int]
+"""(kind, piece, microbatch) of a pass."""
 
 Runner = Callable[[int, Unit, float], float]
 """(stage, unit, start) -> duration of the pass [s]; called in time order within a stage."""
@@ -102,45 +106,52 @@ class _Placing:
 
     def place(self, stage: int, run: Runner, early: Early) -> None:
         """Place the next passes of a stage, up to one whose input is not there yet."""
-        order, placed = self.orders[stage], self.placed[stage]
-        while len(placed) < len(order):
-            unit = order[len(placed)]
-            parts = _parts(unit, self.pieces[stage])
-            arrivals = [self.arrival[kind][piece][m] for kind, piece, m in parts]
-            if arrivals and min(arrivals) < 0:
-                return
-            arrived, idle_from = max(arrivals, default=0.0), self.free[stage]
-            start = max(arrived, idle_from)
-            transfer = max(0.0, start - max(idle_from, arrived - self.send)) if start > idle_from else 0.0
+        order, placed, pieces = self.orders[stage], self.placed[stage], self.pieces[stage]
+        for unit in islice(order, len(placed), None):
+            parts = _parts(unit, pieces)
+            arrived = 0.0
+            for kind, piece, microbatch in parts:
+                if (there := self.arrival[kind][piece][microbatch]) < 0:
+                    return
+                arrived = max(arrived, there)
+            start = idle_from = self.free[stage]
+            transfer = 0.0
+            if arrived > idle_from:
+                start, transfer = arrived, arrived - max(idle_from, arrived - self.send)
             end = start + run(stage, unit, start)
-            ahead = early(stage, unit) if len(parts) > 1 and not self.blocking else (0.0, 0.0)
-            sends = self._deliver(stage, unit, parts, [end - a for a in ahead], end)
+            sends: tuple[tuple[Unit, float], ...] = ()
+            if len(parts) > 1:
+                ahead = (0.0, 0.0) if self.blocking else early(stage, unit)
+                for one, part, before in zip(unit.passes, parts, ahead, strict=True):
+                    sends += self._deliver(stage, one, part, end - before, end)
+            elif parts:
+                sends = self._deliver(stage, unit, parts[0], end, end)
             send_start, sent = sends[0][1] if sends else end, self.send * len(sends)
             bubble = start - idle_from - transfer
             placed.append(Placed(unit, start, end, bubble, transfer, send_start, sent, sends))
             self.free[stage] = send_start + sent if self.blocking else end
 
     def _deliver(
-        self, stage: int, unit: Unit, parts: list[tuple[str, int, int]], ready: list[float], end: float
+        self, stage: int, one: Unit, part: Part, there: float, end: float
     ) -> tuple[tuple[Unit, float], ...]:
-        """Hand the results of a unit to the passes that need them; what is sent, and when it leaves [s].
+        """Hand the result of a pass to the one that needs it; what is sent, and when it leaves [s].
 
-        ready  when the result of each of its passes can be sent, `end` when it is there on its own stage [s]
+        there  when the result can be sent, `end` when it is there on its own stage [s]
         """
-        sends: list[tuple[Unit, float]] = []
-        for one, (kind, piece, microbatch), there in zip(unit.passes, parts, ready, strict=False):
-            to = self.follows[kind][piece]
-            if to is None:
-                continue
-            receiver, at = self.holder[to[1]], end
-            if receiver != stage:
-                leaves = max(there, self.link_free[stage])
-                at = self.link_free[stage] = leaves + self.send
-                sends.append((one, leaves))
-                if receiver not in self.awake:
-                    self.awake.append(receiver)
-            self.arrival[to[0]][to[1]][microbatch] = at
-        return tuple(sends)
+        kind, piece, microbatch = part
+        to = self.follows[kind][piece]
+        if to is None:
+            return ()
+        following, onward = to
+        receiver = self.holder[onward]
+        if receiver == stage:
+            self.arrival[following][onward][microbatch] = end
+            return ()
+        leaves = max(there, self.link_free[stage])
+        self.arrival[following][onward][microbatch] = self.link_free[stage] = leaves + self.send
+        if receiver not in self.awake:
+            self.awake.append(receiver)
+        return ((one, leaves),)
 
 
 def leaving(stage: int, unit: Unit, route: Route) -> int:
@@ -150,11 +161,14 @@ def leaving(stage: int, unit: Unit, route: Route) -> int:
     return sum(to is not None and route.stage(to[1]) != stage for to in following)
 
 
-def _parts(unit: Unit, pieces: list[int]) -> list[tuple[str, int, int]]:
-    """What a unit needs to arrive: (kind, piece, microbatch) of each of its passes."""
-    if unit.kind == "W":
-        return []
-    return [("F" if one.kind == "F" else "B", pieces[one.chunk], one.microbatch) for one in unit.passes]
+def _parts(unit: Unit, pieces: list[int]) -> tuple[Part, ...]:
+    """What a unit needs to arrive, for each of its passes."""
+    kind, chunk, microbatch, other, back = unit
+    if kind == "W":
+        return ()
+    if kind == "FB":
+        return ("F", pieces[chunk], microbatch), ("B", pieces[back], other)
+    return (("F" if kind == "F" else "B", pieces[chunk], microbatch),)
 
 
 def _following(kind: str, piece: int, route: Route) -> tuple[str, int] | None:
