@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from railwright.errors import PlanError
 from railwright.fabric.plan import Order, Plan
+from railwright.units import number
 
 
 def plan(order: Order) -> Plan:
@@ -21,12 +22,12 @@ def plan(order: Order) -> Plan:
     needed = order.endpoints + network.reserved_ports
     if needed > order.leaf_endpoints:
         fits = (order.leaf_endpoints - network.reserved_ports) // order.endpoints_per_server
+        room = f"at most {number(fits, 'server')} fit" if fits > 0 else "not one server fits"
         raise PlanError(
-            f"{network.family}: {order.servers} servers x {order.endpoints_per_server} NIC ports and "
-            f"{network.reserved_ports} reserved need {needed} ports of one switch, "
+            f"{network.family}: {number(order.servers, 'server')} x {order.endpoints_per_server} NIC ports "
+            f"and {network.reserved_ports} reserved need {needed} ports of one switch, "
             f"{needed - order.leaf_endpoints} more than the {order.leaf_endpoints} of '{order.leaf.name}'; "
-            f"at most {max(fits, 0)} servers fit, "
-            "or take a fabric of more tiers (fat-tree, rail-optimised)",
+            f"{room}; a fabric of more tiers (fat-tree, rail-optimised) has room for all",
             "family",
         )
     return Plan(
