@@ -2,79 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from railwright.errors import PlanError
-from railwright.measure.step_compare import ComparedSteps, compare_steps
+from railwright.measure.step_compare import compare_steps
 from railwright.measure.step_words import words
 from railwright.measure.steplog import LoggedStep, StepLog, is_step_log, read_step_log
 from railwright.model import flops_per_token
-from railwright.spec.training import TrainingJob
-from railwright.training import simulate
 from railwright.training.whatif import FREE_LAUNCHES, what_ifs
+from steplog_cases import JOB, LINES, compared, logged, predicted, written
 from training_cases import DENSE, job, machine
-
-LINES = {
-    "Megatron-LM": (
-        " [2026-11-02 10:20:30.123456] iteration       12/     500 | consumed samples:         1536 | "
-        "elapsed time per iteration (ms): 4567.8 | throughput per GPU (TFLOP/s/GPU): 401.5 | "
-        "learning rate: 1.5E-05 | global batch size:   128 | lm loss: 1.1E+01 | loss scale: 1.0 |",
-        LoggedStep(1, 12, seconds=4.5678, samples=128, flop_rate=401.5e12),
-    ),
-    "NeMo": (
-        "0: Training epoch 0, iteration 45/99 | lr: 6.897e-06 | global_batch_size: 128 | global_step: 45 | "
-        "max_memory_reserved: 127785762816 | reduced_train_loss: 11.96 | train_step_timing in s: 6.08 | "
-        "TFLOPS_per_GPU: 1.249e+03 | consumed_samples: 5888",
-        LoggedStep(1, 45, seconds=6.08, samples=128, reserved=127785762816, flop_rate=1.249e15),
-    ),
-    "torchtitan": (
-        "[rank0]:[titan] 2026-01-08 14:17:28 - root - INFO - \x1b[31mstep: 10  \x1b[32mloss:  7.01000  "
-        "\x1b[38mgrad_norm:  1.2000  memory: 40.50GiB(51.16%)  tps: 5,762  "
-        "tflops: 334.10  mfu: 33.78%\x1b[39m",
-        LoggedStep(1, 10, rate=5762, reserved=40.5 * 2**30, flop_rate=334.1e12),
-    ),
-    "nanotron": (
-        "01/08/2026 14:17:28 [INFO|DP=0|PP=0|TP=0]: iteration: 7 / 1000 | consumed_tokens: 7.34M | "
-        "time_per_iteration_ms: 2.05K | tokens_per_sec: 512K | tokens_per_sec_per_gpu: 8K | "
-        "global_batch_size: 1.05M | lm_loss: 9.8 | lr: 0.0003 | model_tflops_per_gpu: 180 | eta: 0:34:00",
-        LoggedStep(1, 7, seconds=2.05, tokens=1.05e6, flop_rate=180e12),
-    ),
-    "DeepSpeed's pipeline engine": (
-        "steps: 100 loss: 2.3456 iter time (s): 5.120 samples/sec: 200.000",
-        LoggedStep(1, 100, seconds=5.12, samples=1024),
-    ),
-    "DeepSpeed": (
-        "[2026-04-19 13:28:48,887] [INFO] [timer.py:260:stop] epoch=0/micro_step=40/global_step=10, "
-        "RunningAvgSamplesPerSec=151.50460549, CurrSamplesPerSec=160.5, MemAllocated=5.56GB, "
-        "MaxMemAllocated=16.6GB",
-        LoggedStep(1, 10, sample_rate=160.5),
-    ),
-    "MaxText": (
-        "I0811 21:55:06.119312 138304841739136 metric_logger.py:226] completed step: 9, seconds: 5.667, "
-        "TFLOP/s/device: 134.924, Tokens/s/device: 8672.758, total_weights: 196608, loss: 10.374",
-        LoggedStep(1, 9, seconds=5.667, rate=8672.758, flop_rate=134.924e12),
-    ),
-    "InternEvo": (
-        "2024-08-23 19:25:04,187 INFO pipeline.py:663 in record_current_batch_training_metrics -- "
-        "tflops=252.447 step=199 loss=0.0004 real_tgs=2055.59 tgs (tokens/gpu/second)=2511.37 "
-        "tgs/last_tgs_1=2511.30 tgs/tgs_all=2481.83 lr=1e-05 micro_num=8",
-        LoggedStep(1, 199, rate=2511.37),
-    ),
-    "Hugging Face's Trainer": (
-        "{'train_runtime': 1000.5, 'train_samples_per_second': 64.0, 'train_steps_per_second': 0.5}",
-        LoggedStep(1, 0, seconds=2.0, samples=128),
-    ),
-}
-
-
-def written(folder: Path, text: str) -> Path:
-    file = folder / "job.log"
-    file.write_text(text, encoding="utf-8")
-    return file
 
 
 @pytest.mark.parametrize("framework", LINES)
@@ -128,46 +68,9 @@ def test_a_job_started_again_counts_its_steps_once(tmp_path: Path) -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("numbers", "again"),
-    [
-        ([*range(1, 9), *range(1, 9)], 8),  # two runs in one file
-        ([*range(1, 9), *range(5, 9)], 4),  # from a checkpoint
-        ([1, 1, 2, 2, 3, 2, 3, 4, 3, 4], 0),  # ranks that all print
-        (range(0, 80, 10), 0),
-    ],
-)
-def test_steps_that_ran_again_are_counted(tmp_path: Path, numbers: Sequence[int], again: int) -> None:
-    line = " iteration {:8d}/ 500 | elapsed time per iteration (ms): 1000.0 | global batch size:   128 |"
-    log = read_step_log(written(tmp_path, "\n".join(map(line.format, numbers))))
-    assert (len(log.steps), log.again) == (len(set(numbers)), again)
-
-
-def test_a_log_of_two_runs_says_which_counts() -> None:
-    """The first run's 50 steps went without a word."""
-    assert any("50 steps ran again later" in note for note in compared([1.0] * 100, again=50).notes)
-    assert not any("ran again" in note for note in compared([1.0] * 100).notes)
-
-
 def test_logs_of_collectives_are_none() -> None:
     for file in (Path(__file__).parents[1] / "data" / "logs").iterdir():
         assert is_step_log(file) is file.name.startswith("steps_"), file
-
-
-JOB = job(batch=64, tensor=2)
-
-
-def logged(seconds: list[float], **said: object) -> StepLog:
-    steps = (LoggedStep(i + 1, i + 1, seconds=s, samples=64) for i, s in enumerate(seconds))
-    return StepLog("job.log", "Megatron-LM", tuple(steps), **said)  # type: ignore[arg-type]
-
-
-def compared(seconds: list[float], plan: TrainingJob = JOB, **said: object) -> ComparedSteps:
-    return compare_steps(logged(seconds, **said), plan, DENSE, machine())
-
-
-def predicted(plan: TrainingJob = JOB) -> float:
-    return simulate(plan, DENSE, machine(), most_events=0).step_time
 
 
 def test_the_predicted_step_is_as_expected() -> None:
@@ -268,24 +171,6 @@ def test_a_line_behind_the_warm_up_is_judged() -> None:
 )
 def test_many_times_as_long_is_no_share(times: float, says: str) -> None:
     assert says in words(compared(5 * [times * predicted()]))[0]
-
-
-def test_deepspeeds_samples_become_steps_by_the_jobs_batch() -> None:
-    """64 sequences at 32 a second: two seconds; what Trainer or Megatron-DeepSpeed tells goes before it."""
-    steps = tuple(LoggedStep(i, 10 * i, sample_rate=32.0) for i in range(1, 9))
-    found = compare_steps(StepLog("job.log", "DeepSpeed", steps), JOB, DENSE, machine())
-    assert found.measured == pytest.approx(2.0)
-    assert any("the study's global_batch (64)" in note for note in found.notes)
-    assert any("software, such as deepspeed-2024" in note for note in found.notes)
-
-
-@pytest.mark.parametrize("framework", ["Megatron-LM", "Hugging Face's Trainer"])
-def test_deepspeeds_engine_counts_where_nothing_else_times_steps(tmp_path: Path, framework: str) -> None:
-    engine = LINES["DeepSpeed"][0]
-    log = read_step_log(written(tmp_path, f"{engine}\n{LINES[framework][0]}\n{engine}\n"))
-    assert (log.framework, len(log.steps)) == (framework, 1)
-    log = read_step_log(written(tmp_path, f"{{'loss': 2.1, 'epoch': 0.1}}\n{engine}\n"))
-    assert (log.framework, len(log.steps)) == ("DeepSpeed", 1)
 
 
 def test_hugging_faces_fifth_version_prints_strings(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from railwright.compute.gemm import Shape
 from railwright.serving.constants import kernels_of
 from railwright.serving.cut import REACHED, carried
 from railwright.serving.kernels import experts_seconds, gemm_seconds, padding, prefill_seconds
+from railwright.shipped import read_data
 
 GPUS = load_catalog().gpus
 H100, H20, H800 = GPUS["h100-sxm"], GPUS["h20"], GPUS["h800"]
@@ -67,6 +68,19 @@ def test_blocks_of_attention_take_their_products_longer() -> None:
     whole, cut = (GPUS[n].peak_flops["bf16"] / GPUS[n].sms for n in ("rtx-pro-6000", "rtx-5090"))
     assert own.tile - kin.tile == pytest.approx(4 * 64 * 128 * 128 * (1 / cut - 1 / whole))
     assert own.open == kin.open
+
+
+@pytest.mark.parametrize(("gpu", "kin"), [("h20", "h100"), ("l40", "l40s")])
+def test_rows_of_training_follow_the_same_rule(gpu: str, kin: str) -> None:
+    """compute/data/gemm.yaml has them written out, rounded; a change of the rule or of the kin shows here."""
+    rows = {tuple(row["tokens"]): row for row in read_data("compute", "gemm.yaml")["rows"] if "tokens" in row}
+    whole, own = rows[(kin,)], rows[(gpu,)]
+    for dtype in ("bf16", "fp8", "fp8_dynamic", "fp8_block"):
+        row = {**whole[dtype], "of": kin}
+        told = carried({"gemm": {dtype: row}}, GPUS[gpu])["gemm"][dtype]
+        for name in ("compute", "square", "small", "memory", "fixed"):
+            assert own[dtype][name] == pytest.approx(told[name], rel=0.01), (dtype, name)
+        assert own[dtype]["depth"] == pytest.approx(told["depth"], abs=0.6), dtype
 
 
 def test_a_card_keeps_what_was_measured_on_itself() -> None:

@@ -20,8 +20,6 @@ SIZES, LOAD, HOURS = "1:40,4:20,8:20,16:12,64:8", 0.85, 4.0
 DEFAULT = ("any", "pack", "tree", "block", "rails")
 FILLED = 3.0
 """Mean durations after which a cluster is as full as it gets: e^-3, 5 %, of what it began without is left."""
-
-
 SHOWN = 1e-3
 """Waits below are none. [s]"""
 
