@@ -24,10 +24,10 @@ from railwright.measure.training import records
 from railwright.measure.training_jobs import architecture_of, job_of, machine_for
 from railwright.model.architecture import Transformer
 from railwright.spec.training import TrainingJob
-from railwright.training import cached as replaying
-from railwright.training.memory import SYSTEM, peak_memory
-from railwright.training.plan import check
-from railwright.training.result import Memory
+from railwright.training.checks.plan import check
+from railwright.training.lanes.result import Memory
+from railwright.training.memory import cached as replaying
+from railwright.training.memory.peak import SYSTEM, peak_memory
 
 DRAWN, LONGER = 140, 6
 

@@ -10,7 +10,7 @@ from railwright.model.dlrm import Recommender, load_recommender
 from railwright.spec.recommendation import RecommendationJob
 from railwright.spec.study import Cluster, ComputeNetwork
 from railwright.training import StepResult
-from railwright.training.dlrm import simulate_recommendation
+from railwright.training.recommendation.dlrm import simulate_recommendation
 
 MODEL = load_recommender("dlrm-dcnv2")
 

@@ -29,8 +29,8 @@ from railwright.study.result import (
     SensitivityRow,
     VariantResult,
 )
-from railwright.training.result import Memory, StepResult, UsedCollective
-from railwright.training.timeline import Event, Share, Timeline
+from railwright.training.lanes.result import Memory, StepResult, UsedCollective
+from railwright.training.lanes.timeline import Event, Share, Timeline
 
 NDR = 50e9
 NVLINK = 450e9

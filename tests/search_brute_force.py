@@ -15,8 +15,8 @@ from railwright.search.blocks import blocks
 from railwright.search.space import apply
 from railwright.spec.training import TrainingJob
 from railwright.training import peak_memory, simulate
-from railwright.training.cached import cached
-from railwright.training.memory import SYSTEM
+from railwright.training.memory.cached import cached
+from railwright.training.memory.peak import SYSTEM
 from training_cases import machine
 
 

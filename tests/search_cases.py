@@ -17,7 +17,7 @@ from railwright.search.screen import Screen
 from railwright.search.space import Block, apply
 from railwright.spec.training import TrainingJob
 from railwright.training import simulate
-from railwright.training.result import StepResult
+from railwright.training.lanes.result import StepResult
 from training_cases import DENSE, MOE, job, machine
 
 STUDY = """\

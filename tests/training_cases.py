@@ -18,8 +18,8 @@ from railwright.spec.study import Cluster, ComputeNetwork
 from railwright.spec.training import Layout, Overlap, TrainingJob
 from railwright.traffic.demand import Communicator
 from railwright.training import simulate
-from railwright.training.communication import Predict
-from railwright.training.route import Unit
+from railwright.training.layers.communication import Predict
+from railwright.training.layout.route import Unit
 
 DENSE = Transformer(
     name="dense-8",

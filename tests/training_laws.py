@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import pytest
 
-from railwright.training.result import StepResult
+from railwright.training.lanes.result import StepResult
 
 
 def adds_up(step: StepResult) -> None:

@@ -1,4 +1,7 @@
-"""Check that a room imports only from floors below it (docs/architecture.md); exit 1 naming each breach."""
+"""Check that rooms import only from floors below them, and their folders from those before (architecture.md).
+
+Exit 1 naming each breach.
+"""
 
 from __future__ import annotations
 
@@ -22,6 +25,13 @@ FLOORS = {
 SAME_FLOOR = {
     ("catalog", "errors"), ("catalog", "units"), ("catalog", "shipped"),
     ("spec", "errors"), ("spec", "units"), ("units", "errors"), ("cli", "report"), ("compute", "model"),
+}  # fmt: skip
+# Of rooms with folders of their own, in the order in which they may use each other: from what stands before.
+SUB_ROOMS = {
+    "training": (
+        "layout", "lanes", "software", "layers", "optimizer", "memory", "passes", "demand", "checks", "step",
+        "recommendation", "whatif",
+    ),
 }  # fmt: skip
 PACKAGE = "railwright"
 
@@ -60,6 +70,8 @@ def breaches(source: Path) -> list[str]:
                 wrong.append(f"{path}:{line}: relative import; write it absolute")
                 continue
             target = name.split(".")[1] if "." in name else ""
+            if target == room and room in SUB_ROOMS and len(parts) > 2:
+                wrong += _inner(f"{path}:{line}", room, parts[1], [*name.split("."), ""][2])
             if target in ("", "__version__", room):
                 continue
             if target not in FLOORS:
@@ -70,6 +82,19 @@ def breaches(source: Path) -> list[str]:
                 f"{path}:{line}: {room} (floor {FLOORS[room]}) imports {target} (floor {FLOORS[target]})"
             )
     return wrong
+
+
+def _inner(where: str, room: str, sub: str, target: str) -> list[str]:
+    """What is wrong with an import inside a room with sub-rooms; `target` is '' for the room itself."""
+    order = SUB_ROOMS[room]
+    for name in (sub, target):
+        if name and name not in order:
+            return [f"{where}: '{room}/{name}' has no place; add it to {Path(__file__).name}"]
+    if not target:
+        return [f"{where}: {room}/{sub} imports {room} itself, which is for other rooms"]
+    if order.index(target) > order.index(sub):
+        return [f"{where}: {room}/{sub} imports {room}/{target}, which stands above it"]
+    return []
 
 
 if __name__ == "__main__":

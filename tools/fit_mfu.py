@@ -6,7 +6,7 @@ demand` uses where no study says how a model would run.  Run it after tools/carr
 A series is one family, model, number of GPUs and sequence; its fastest layout counts, because nobody trains
 for weeks on a layout that he knows to be slow.  Measured speed and our FLOPs count; published MFU does not.
 Of mixtures of experts the series are written one by one under the names of bundled models: what they reach
-depends on what their kernels reach (training/mixtures.py).
+depends on what their kernels reach (training/demand/mixtures.py).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from railwright.measure.training_jobs import DTYPES
 from railwright.measure.training_models import architectures
 from railwright.model import bundled_models, flops_per_token, load_model
 from railwright.model.architecture import Transformer
-from railwright.training.constants import width_of
+from railwright.training.software.constants import width_of
 
 Mixture = tuple[str, str, int, str]
 """GPU, bundled model, sequence, dtype."""
@@ -37,7 +37,7 @@ HEAD = """\
 # Model FLOPs (full attention scores) a second over the dense peak, of the fastest layout of each published
 # series (family, model, GPUs, sequence; 8 GPUs and more).
 # Dense models: 10th, 50th and 90th percentile.  A GPU is here with at least 5 series of its own; the others
-# get all GPUs of their width, scaled by what kernels reach on them (training/borrowed.py).  series: how many
+# get all GPUs of their width, scaled by what kernels reach on them (demand/borrowed.py).  series: how many
 # are of which GPU.
 # Mixtures of experts: GPU, bundled model, sequence, dtype, and what the median of such series reaches.
 """

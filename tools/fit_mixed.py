@@ -15,8 +15,8 @@ from typing import cast
 import numpy as np
 
 from railwright.spec.training import Software
-from railwright.training.eras import eras
-from railwright.training.host import GRACE
+from railwright.training.software.eras import eras
+from railwright.training.software.host import GRACE
 
 PARAMETERS = ("load", "attention", "memory", "gap", "host")
 """What is fitted: products and attention together (clocks under load), attention beyond that (its kernels

@@ -42,18 +42,18 @@ from railwright.measure.training_models import architecture_of
 from railwright.measure.vtrain import PACE as SINGLE
 from railwright.measure.vtrain import TRACED
 from railwright.spec.training import Software
-from railwright.training.communication import Prices
-from railwright.training.constants import width_of
-from railwright.training.eras import ANY_GPU, Pace, era_of, eras, pace_keys, waiting
-from railwright.training.formats import DTYPES
-from railwright.training.host import cpu_factor
-from railwright.training.offload import layer_copies
-from railwright.training.placement import place
-from railwright.training.plan import check
-from railwright.training.quick import step_seconds
-from railwright.training.stage import PassBook
-from railwright.training.step import kernel_timer
-from railwright.training.work import Work
+from railwright.training.checks.plan import check
+from railwright.training.layers.communication import Prices
+from railwright.training.layout.placement import place
+from railwright.training.passes.offload import layer_copies
+from railwright.training.passes.work import Work
+from railwright.training.software.constants import width_of
+from railwright.training.software.eras import ANY_GPU, Pace, era_of, eras, pace_keys, waiting
+from railwright.training.software.formats import DTYPES
+from railwright.training.software.host import cpu_factor
+from railwright.training.step.quick import step_seconds
+from railwright.training.step.simulating import kernel_timer
+from railwright.training.step.stage import PassBook
 
 ROOT = Path(__file__).parent.parent / "src" / "railwright"
 ERAS = ROOT / "training" / "data" / "eras.yaml"

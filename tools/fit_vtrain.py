@@ -19,7 +19,7 @@ from railwright.measure.vtrain import (
     single_records,
 )
 from railwright.training import simulate
-from railwright.training.eras import Pace
+from railwright.training.software.eras import Pace
 
 Floats = NDArray[np.float64]
 

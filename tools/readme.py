@@ -124,7 +124,7 @@ def training_page(table: ValidationTable, records: Records) -> Iterator[tuple[Pa
 
 def eras_page() -> tuple[Path, str]:
     """docs/training/eras.md: the tables of training/data/eras.yaml."""
-    from railwright.training.software import behind, differing, known
+    from railwright.training.software.words import behind, differing, known
 
     page = (TRAINING / "eras.md").read_text(encoding="utf-8")
     for block, found in (("known", known()), ("differing", differing()), ("behind", behind())):
@@ -136,8 +136,8 @@ def demand_page() -> tuple[Path, str]:
     """docs/training/demand.md: whole runs and Llama 2 70B's fleet beside what `railwright demand` says."""
     from railwright.catalog import load_catalog
     from railwright.model import load_model
-    from railwright.training.demand import Demand, Equipment, TokenBudget, demand, usual_server
-    from railwright.training.whole_runs import WholeRun, whole_runs
+    from railwright.training.demand.budget import Demand, Equipment, TokenBudget, demand, usual_server
+    from railwright.training.demand.whole_runs import WholeRun, whole_runs
 
     catalog = load_catalog()
 
@@ -191,7 +191,7 @@ def wanted() -> Iterator[tuple[Path, str]]:
     from railwright.measure.training_bands import bands
     from railwright.measure.training_bars import belonging, ranged
     from railwright.measure.training_choices import choices
-    from railwright.training.constants import band_for
+    from railwright.training.software.constants import band_for
 
     table = validate()
     carried = {r["id"]: r for r in records()}

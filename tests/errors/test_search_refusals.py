@@ -13,7 +13,7 @@ from railwright.cli.main import app
 from railwright.errors import PlanError
 from railwright.search import Space, search
 from railwright.training import peak_memory, simulate
-from railwright.training.cached import reserved
+from railwright.training.memory.cached import reserved
 from search_cases import STUDY
 from training_cases import DENSE, MOE, job, machine
 

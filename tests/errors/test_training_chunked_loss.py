@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from railwright.spec.training import TrainingJob
-from railwright.training.doubts import doubts
-from railwright.training.plan import check
+from railwright.training.checks.doubts import doubts
+from railwright.training.checks.plan import check
 from training_cases import DENSE, changed, job, machine, refusal
 
 

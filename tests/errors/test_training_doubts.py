@@ -10,9 +10,9 @@ from railwright.measure.training import records
 from railwright.model.architecture import Transformer
 from railwright.spec.training import Overlap, TrainingJob
 from railwright.training import simulate
-from railwright.training.doubts import doubts
-from railwright.training.layout_doubts import SHORTEST
-from railwright.training.plan import check
+from railwright.training.checks.doubts import doubts
+from railwright.training.checks.layout_doubts import SHORTEST
+from railwright.training.checks.plan import check
 from training_cases import DENSE, MOE, changed, job, machine, priced, roofline
 
 

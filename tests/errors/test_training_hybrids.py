@@ -11,7 +11,7 @@ from railwright.model import load_model
 from railwright.serving.step import check_layout
 from railwright.spec.serving import ServingLayout
 from railwright.training import simulate
-from railwright.training.plan import check
+from railwright.training.checks.plan import check
 from serving_jobs import job as serving_job
 from training_cases import BLOCKS, DELTA, DENSE, KIMI, LIGHTNING, changed, job, machine
 from training_laws import adds_up

@@ -10,9 +10,9 @@ from railwright.errors import PlanError
 from railwright.model.architecture import Transformer
 from railwright.spec.training import Overlap, TrainingJob
 from railwright.training import simulate
-from railwright.training.doubts import doubts
-from railwright.training.formats import master_of
-from railwright.training.plan import check
+from railwright.training.checks.doubts import doubts
+from railwright.training.checks.plan import check
+from railwright.training.software.formats import master_of
 from training_cases import DENSE, MOE, job, machine, priced, roofline
 
 SHARDED = {"zero": 3, "software": "fsdp-2024"}

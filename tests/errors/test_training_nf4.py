@@ -8,8 +8,8 @@ from railwright.errors import PlanError
 from railwright.model import load_model
 from railwright.spec.lora import Lora
 from railwright.spec.training import TrainingJob
-from railwright.training.fitting import check_memory
-from railwright.training.plan import check
+from railwright.training.checks.fitting import check_memory
+from railwright.training.checks.plan import check
 from training_cases import DENSE, MOE, changed, job, machine, refusal
 
 LORA = Lora(rank=16, frozen_dtype="nf4")

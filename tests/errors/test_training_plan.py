@@ -11,9 +11,9 @@ from railwright.model import load_model
 from railwright.spec.lora import Lora
 from railwright.spec.training import TrainingJob
 from railwright.training import simulate
-from railwright.training.fitting import check_memory
-from railwright.training.memory import peak_memory
-from railwright.training.plan import check
+from railwright.training.checks.fitting import check_memory
+from railwright.training.checks.plan import check
+from railwright.training.memory.peak import peak_memory
 from railwright.units import GIB
 from training_cases import DENSE, MOE, changed, job, machine, priced, refusal, roofline
 

@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 from railwright.cli.main import app
 from railwright.errors import PlanError
 from railwright.spec.training import TrainingJob
-from railwright.training.plan import CHECKS, check, refusals
+from railwright.training.checks.plan import CHECKS, check, refusals
 from training_cases import DENSE, changed, job, machine
 
 FABRIC = machine(4).network.fabric

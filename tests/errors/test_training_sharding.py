@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from railwright.spec.training import TrainingJob
 from railwright.training import peak_memory, simulate
-from railwright.training.plan import check
+from railwright.training.checks.plan import check
 from training_cases import DENSE, MOE, changed, job, machine, priced, refusal, roofline
 
 

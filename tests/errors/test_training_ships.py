@@ -6,10 +6,10 @@ import pytest
 
 from railwright.search.frameworks import FRAMEWORKS
 from railwright.spec.training import TrainingJob
-from railwright.training.doubts import doubts
-from railwright.training.eras import eras
-from railwright.training.schedule import FOLDED
-from railwright.training.ships import of_schedule, shipped
+from railwright.training.checks.doubts import doubts
+from railwright.training.checks.ships import of_schedule, shipped
+from railwright.training.layout.schedule import FOLDED
+from railwright.training.software.eras import eras
 from training_cases import DENSE, MOE, job
 
 SCHEDULES = ("1f1b", "interleaved", "gpipe", "zb-h1", "zb-v", "dualpipe", "dualpipe-v")

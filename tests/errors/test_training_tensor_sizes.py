@@ -9,7 +9,7 @@ import pytest
 
 from railwright.model.architecture import Transformer
 from railwright.spec.training import TrainingJob
-from railwright.training.plan import refusals
+from railwright.training.checks.plan import refusals
 from training_cases import DENSE, MOE, changed, job, machine, refusal
 
 SCOUT = replace(MOE, heads=40, kv_heads=8, head_dim=128, ffn=8192, expert_ffn=8192)

@@ -7,9 +7,9 @@ import pytest
 from railwright.model.architecture import Transformer
 from railwright.spec.lora import Lora
 from railwright.spec.training import Overlap, TrainingJob
-from railwright.training.doubts import doubts
-from railwright.training.narrow_weights import of_weights
-from railwright.training.unhidden import of_megatron
+from railwright.training.checks.doubts import doubts
+from railwright.training.layers.unhidden import of_megatron
+from railwright.training.software.narrow_weights import of_weights
 from search_cases import HYBRID, LATENT_EXPERTS
 from training_cases import DENSE, MOE, changed, job
 

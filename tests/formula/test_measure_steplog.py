@@ -12,7 +12,7 @@ from railwright.measure.step_compare import compare_steps
 from railwright.measure.step_words import words
 from railwright.measure.steplog import LoggedStep, StepLog, is_step_log, read_step_log
 from railwright.model import flops_per_token
-from railwright.training.whatif import FREE_LAUNCHES, what_ifs
+from railwright.training.whatif.changes import FREE_LAUNCHES, what_ifs
 from steplog_cases import JOB, LINES, compared, logged, predicted, written
 from training_cases import DENSE, job, machine
 

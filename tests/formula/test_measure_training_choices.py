@@ -9,7 +9,7 @@ import pytest
 from railwright.measure.bands import weighted
 from railwright.measure.training_choices import Pair, Step, pairs
 from railwright.search.claims import FIFTH, trusted
-from railwright.training.choices import choice, choices
+from railwright.training.software.choices import choice, choices
 
 STEPS = [
     Step("a", "job", "fast", 1.0, 2.0),

@@ -11,7 +11,7 @@ from railwright.measure.training_habits import habits_of
 from railwright.measure.training_jobs import RACK, job_of, machine_for
 from railwright.measure.training_models import architecture_of, architectures
 from railwright.measure.training_recipes import recipe_of
-from railwright.training.layers import unfused_of
+from railwright.training.layers.operators import unfused_of
 
 RECORDS = {r["id"]: r for r in records()}
 

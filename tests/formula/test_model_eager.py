@@ -10,9 +10,9 @@ from railwright.model import Cut, head_operators, layer_operators, load_model
 from railwright.model.architecture import Operator
 from railwright.model.eager import BIASED, EAGER_CHOICE, FUSED_CHOICE, GROUPED, LATENT_JOINS, TURN_LAUNCHES
 from railwright.spec.training import TrainingJob
-from railwright.training.constants import constant
-from railwright.training.host import launch_times
-from railwright.training.layers import operators_of, unfused_of
+from railwright.training.layers.operators import operators_of, unfused_of
+from railwright.training.software.constants import constant
+from railwright.training.software.host import launch_times
 from training_cases import machine
 
 V3, V2, LLAMA, QWEN = (

@@ -24,7 +24,7 @@ from railwright.serving.memory import weight_bytes
 from railwright.serving.operators import Stage, row_parts
 from railwright.serving.step import check_layout, stage_of
 from railwright.spec.serving import ServingLayout
-from railwright.training.plan import check
+from railwright.training.checks.plan import check
 from serving_jobs import job as serving_job
 from serving_jobs import machine as serving_machine
 from training_cases import DENSE, job, machine

@@ -18,7 +18,7 @@ from railwright.model import (
 from railwright.model.matrices import layer_matrices
 from railwright.model.recompute import LATENT as PRODUCTS
 from railwright.training import simulate
-from railwright.training.communication import routed_size
+from railwright.training.layers.communication import routed_size
 from training_cases import LATENTS, MOE, job, machine
 
 SUPER = load_model("nemotron-3-super-120b")

@@ -18,7 +18,7 @@ from railwright.model import (
 )
 from railwright.model.architecture import Operator, Transformer
 from railwright.model.mixers import projected
-from railwright.training.host import launch_times
+from railwright.training.software.host import launch_times
 from training_cases import KIMI
 
 NEMOTRON, QWEN = load_model("nemotron-h-56b"), load_model("qwen3-next-80b")

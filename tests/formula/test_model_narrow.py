@@ -21,9 +21,9 @@ from railwright.model.kernels import attention_pair
 from railwright.model.narrow import BLOCK_COPIES, SUMMED_HEADS, beside_narrow
 from railwright.spec.training import TrainingJob
 from railwright.training import simulate
-from railwright.training.activations import stage_activations
-from railwright.training.stages import stage_shapes
-from railwright.training.states import WEIGHT_BYTES, state_parts
+from railwright.training.layers.stages import stage_shapes
+from railwright.training.memory.activations import stage_activations
+from railwright.training.memory.states import WEIGHT_BYTES, state_parts
 from training_cases import DENSE, MOE, job, machine
 
 GPUS = load_catalog().gpus

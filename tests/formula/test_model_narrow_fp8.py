@@ -18,10 +18,10 @@ from railwright.model.narrow import NARROW, OUTPUT_IN_16_BITS, Scaling, beside_n
 from railwright.spec.lora import Lora
 from railwright.spec.training import Layout, TrainingJob
 from railwright.training import simulate
-from railwright.training.activations import layer_kept, layer_kept_parts
-from railwright.training.host import launch_times
-from railwright.training.layers import operators_of
-from railwright.training.narrow import check_attention, scaling_of
+from railwright.training.layers.operators import operators_of
+from railwright.training.memory.activations import layer_kept, layer_kept_parts
+from railwright.training.software.host import launch_times
+from railwright.training.software.narrow import check_attention, scaling_of
 from training_cases import DENSE, changed, job, machine
 
 GPUS = load_catalog().gpus

@@ -19,14 +19,14 @@ from railwright.model.architecture import Operator, Transformer
 from railwright.model.pattern import Layer
 from railwright.spec.training import TrainingJob
 from railwright.training import simulate
-from railwright.training.activations import layer_kept
-from railwright.training.cached import cached
-from railwright.training.constants import constant
-from railwright.training.doubts import doubts
-from railwright.training.eras import eager_parts
-from railwright.training.host import launch_times
-from railwright.training.layers import head_of, operators_of
-from railwright.training.memory import peak_memory
+from railwright.training.checks.doubts import doubts
+from railwright.training.layers.operators import head_of, operators_of
+from railwright.training.memory.activations import layer_kept
+from railwright.training.memory.cached import cached
+from railwright.training.memory.peak import peak_memory
+from railwright.training.software.constants import constant
+from railwright.training.software.eras import eager_parts
+from railwright.training.software.host import launch_times
 from training_cases import machine
 
 LLAMA, GPT, QWEN, V3 = (load_model(n) for n in ("llama-3-8b", "gpt-3-175b", "qwen3-30b-a3b", "deepseek-v3"))

@@ -21,7 +21,7 @@ from railwright.model.flops import attended_keys
 from railwright.model.matrices import layer_matrices
 from railwright.model.pattern import layer_kinds
 from railwright.serving.step import check_layout
-from railwright.training.plan import check
+from railwright.training.checks.plan import check
 from search_cases import CHOOSING
 from serving_jobs import job as serving_job
 from training_cases import changed, job, machine

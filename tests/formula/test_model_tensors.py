@@ -13,8 +13,8 @@ from railwright.model.eager import Part
 from railwright.model.pattern import Layer
 from railwright.model.tensor_lists import INPUT, RECEIVED, with_received
 from railwright.model.tensors import layer_tensors
-from railwright.training.allocator import Requests, play
-from railwright.training.tape import LayerPlan, backward, forward
+from railwright.training.memory.allocator import Requests, play
+from railwright.training.memory.tape import LayerPlan, backward, forward
 
 ROWS, SEQUENCE = 8192.0, 4096
 

@@ -1,6 +1,6 @@
 """Every kind of time of a step is drawn, named and coloured, so that its parts add up for a reader.
 
-Kinds are the lanes of a step (`training.lanes.LANES`), the bubble, the update on the host, and waiting
+Kinds are the lanes of a step (`training.lanes.tasks.LANES`), the bubble, the update on the host, and waiting
 for data.
 """
 
@@ -19,10 +19,10 @@ from railwright.report.trace import step_events
 from railwright.search.explain import NAMES
 from railwright.study.bottleneck import bottleneck
 from railwright.training import simulate
-from railwright.training.critical import LANE_WORDS, critical_path
-from railwright.training.lanes import LANES
-from railwright.training.offload import host_update
-from railwright.training.result import ADAM, StepResult
+from railwright.training.lanes.critical import LANE_WORDS, critical_path
+from railwright.training.lanes.result import ADAM, StepResult
+from railwright.training.lanes.tasks import LANES
+from railwright.training.passes.offload import host_update
 from railwright.units import show_share
 from report_fixture import example_result
 from training_cases import DENSE, job, machine

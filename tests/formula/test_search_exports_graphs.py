@@ -9,7 +9,7 @@ import pytest
 from export_cases import exported
 from railwright.model.architecture import Transformer
 from railwright.search.frameworks import FRAMEWORKS
-from railwright.training.doubts import doubts
+from railwright.training.checks.doubts import doubts
 from training_cases import DENSE, MOE, changed, job
 
 REFUSED = "CUDA graphs of the step beside experts without fixed capacities (expert_capacity)"

@@ -22,7 +22,7 @@ from railwright.search.pricing import PASSING
 from railwright.search.space import Block, apply
 from railwright.spec.training import Overlap, TrainingJob
 from railwright.training import simulate
-from railwright.training.sizes import data_parallel
+from railwright.training.layout.sizes import data_parallel
 from search_cases import LATENT_EXPERTS, lacks
 from training_cases import DENSE, MOE, changed, job, machine
 

@@ -14,11 +14,11 @@ from railwright.search.branch import Run
 from railwright.search.front import Tried, rounded, unbeaten
 from railwright.search.network import most_sent, sent_by_stages
 from railwright.training import simulate
-from railwright.training.communication import Prices
-from railwright.training.eras import Pace
-from railwright.training.placement import place
-from railwright.training.stage import PassBook
-from railwright.training.work import Work
+from railwright.training.layers.communication import Prices
+from railwright.training.layout.placement import place
+from railwright.training.passes.work import Work
+from railwright.training.software.eras import Pace
+from railwright.training.step.stage import PassBook
 from training_cases import DENSE, MOE, job, machine, priced, roofline
 
 TOTAL = float(count_parameters(DENSE).total)

@@ -11,7 +11,7 @@ from dlrm_cases import MODEL, STUDY, asked, machine
 from railwright.cli.main import app
 from railwright.errors import PlanError, SpecError
 from railwright.search.recommendation import search_recommendation, space_of
-from railwright.training.dlrm import simulate_recommendation
+from railwright.training.recommendation.dlrm import simulate_recommendation
 
 
 def test_the_first_is_the_fastest_of_all_by_their_own_steps() -> None:

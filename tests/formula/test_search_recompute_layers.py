@@ -14,7 +14,7 @@ from railwright.search.frameworks import FRAMEWORKS
 from railwright.search.result import Candidate
 from railwright.spec.training import TrainingJob
 from railwright.training import peak_memory, simulate
-from railwright.training.fitting import check_memory
+from railwright.training.checks.fitting import check_memory
 from search_cases import ALTERNATING
 from training_cases import DENSE, job, machine
 

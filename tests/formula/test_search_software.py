@@ -12,7 +12,7 @@ from railwright.search.dispatcher import Hosts
 from railwright.search.export import FORMS, export
 from railwright.search.frameworks import FRAMEWORKS
 from railwright.training import simulate
-from railwright.training.sizes import data_parallel
+from railwright.training.layout.sizes import data_parallel
 from railwright.units import show_time
 from training_cases import DENSE, changed, job, machine
 

@@ -18,7 +18,7 @@ from railwright.search.result import Candidate
 from railwright.search.space import setting_of
 from railwright.spec.training import Overlap, TrainingJob
 from railwright.training import simulate
-from railwright.training.timeline import Share
+from railwright.training.lanes.timeline import Share
 from railwright.units import show_time
 from search_cases import STUDY
 from training_cases import DENSE, MOE, changed, job, machine

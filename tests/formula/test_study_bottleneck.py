@@ -15,9 +15,9 @@ from railwright.report.results_json import results, to_text
 from railwright.report.terminal import summary
 from railwright.spec import load_study_text, template
 from railwright.study.bottleneck import Savings, savings, what_holds
-from railwright.training.constants import constant
-from railwright.training.result import COMMUNICATION
-from railwright.training.whatif import (
+from railwright.training.lanes.result import COMMUNICATION
+from railwright.training.software.constants import constant
+from railwright.training.whatif.changes import (
     FREE_BETWEEN,
     FREE_COMMUNICATION,
     FREE_LAUNCHES,

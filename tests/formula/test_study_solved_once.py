@@ -16,7 +16,7 @@ from railwright.network import Network
 from railwright.spec import load_study_text, override
 from railwright.study.evaluate import Workshop
 from railwright.traffic.demand import Communicator
-from railwright.training.whatif_machine import at_rate
+from railwright.training.whatif.machine import at_rate
 
 STUDY = load_study_text(
     "railwright: 1\nname: s\ncluster: {servers: 8, server: dgx-b200, compute: {family: rail-optimised, "

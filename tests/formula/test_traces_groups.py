@@ -14,8 +14,8 @@ from railwright.traces.comparison import COPY, IDLE, compare
 from railwright.traces.kineto import read
 from railwright.traces.measured import step_of
 from railwright.training import place, simulate
-from railwright.training.placement import GroupKind
-from railwright.training.timeline import WAITS
+from railwright.training.lanes.timeline import WAITS
+from railwright.training.layout.placement import GroupKind
 from training_cases import DENSE, MOE, changed, job, machine
 
 NAMES = {

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from railwright.training.allocator import Requests, play
-from railwright.training.kernel_allocator import BLOCK, MIB
+from railwright.training.memory.allocator import Requests, play
+from railwright.training.memory.kernel_allocator import BLOCK, MIB
 
 
 @pytest.mark.parametrize(

@@ -13,9 +13,9 @@ from railwright.errors import PlanError
 from railwright.model.architecture import Operator, Transformer
 from railwright.spec.training import TrainingJob
 from railwright.training import simulate
-from railwright.training.blockwise import CAST, SENT, TO_EXPERTS
-from railwright.training.layers import operators_of
-from railwright.training.result import StepResult
+from railwright.training.lanes.result import StepResult
+from railwright.training.layers.blockwise import CAST, SENT, TO_EXPERTS
+from railwright.training.layers.operators import operators_of
 from training_cases import DENSE, MOE, changed, job, machine
 
 GPU = load_catalog().gpus["h100-sxm"]

@@ -13,17 +13,17 @@ from railwright.model.architecture import Transformer
 from railwright.model.pattern import Layer
 from railwright.spec.lora import Lora, LoraTarget
 from railwright.spec.training import Overlap, RecomputeModule
-from railwright.training.activations import layer_kept
-from railwright.training.allocator import Requests, play
-from railwright.training.cached import _plans, cached
-from railwright.training.kernel_allocator import MIB
-from railwright.training.memory import SYSTEM, peak_memory
-from railwright.training.plan import check
-from railwright.training.replay import Replay
-from railwright.training.replay_deepspeed import DeepSpeedReplay
-from railwright.training.schedule import order_name, route_of, schedule
-from railwright.training.stages import stage_shapes
-from railwright.training.tape import forward
+from railwright.training.checks.plan import check
+from railwright.training.layers.stages import stage_shapes
+from railwright.training.layout.schedule import order_name, route_of, schedule
+from railwright.training.memory.activations import layer_kept
+from railwright.training.memory.allocator import Requests, play
+from railwright.training.memory.cached import _plans, cached
+from railwright.training.memory.kernel_allocator import MIB
+from railwright.training.memory.peak import SYSTEM, peak_memory
+from railwright.training.memory.replay import Replay
+from railwright.training.memory.replay_deepspeed import DeepSpeedReplay
+from railwright.training.memory.tape import forward
 from training_cases import DENSE, MOE, job, machine, wide
 
 FABRIC = machine(4).network.fabric

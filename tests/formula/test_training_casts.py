@@ -9,8 +9,8 @@ from railwright.model.kernels import linear
 from railwright.model.operators import LayerOperators
 from railwright.spec.training import TrainingJob
 from railwright.training import simulate
-from railwright.training.casts import ROWWISE_PRODUCT, compiled_casts, narrow_gathers, with_casts
-from railwright.training.formats import amax_over
+from railwright.training.layers.casts import ROWWISE_PRODUCT, compiled_casts, narrow_gathers, with_casts
+from railwright.training.software.formats import amax_over
 from training_cases import DENSE, MOE, job, machine
 
 ROWS, INPUTS, OUTPUTS = 1000, 300, 70

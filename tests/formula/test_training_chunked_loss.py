@@ -15,11 +15,11 @@ from railwright.model.operators import LayerOperators
 from railwright.spec.lora import Lora
 from railwright.spec.training import TrainingJob
 from railwright.training import simulate
-from railwright.training.cached import cached
-from railwright.training.chunked_kept import chunk_gradient
-from railwright.training.end_activations import head_backward, head_waiting
-from railwright.training.fitting import check_memory
-from railwright.training.memory import SYSTEM, peak_memory
+from railwright.training.checks.fitting import check_memory
+from railwright.training.memory.cached import cached
+from railwright.training.memory.chunked_kept import chunk_gradient
+from railwright.training.memory.end_activations import head_backward, head_waiting
+from railwright.training.memory.peak import SYSTEM, peak_memory
 from training_cases import DENSE, changed, job, machine
 
 HOW: tuple[ChunkedLoss, ...] = ("torchtune", "torchtitan", "liger")

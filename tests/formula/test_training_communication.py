@@ -9,9 +9,9 @@ import pytest
 from railwright.model import count_parameters
 from railwright.spec.training import Overlap
 from railwright.training import simulate
-from railwright.training.buckets import PURPOSE, bucket_threshold, buckets_of, make_buckets
-from railwright.training.sizes import Sizes
-from railwright.training.stages import stage_shapes
+from railwright.training.layers.stages import stage_shapes
+from railwright.training.layout.sizes import Sizes
+from railwright.training.optimizer.buckets import PURPOSE, bucket_threshold, buckets_of, make_buckets
 from training_cases import DENSE, MOE, changed, job, machine, priced, roofline, sent
 
 BSH = 1024 * 1024 * 2.0

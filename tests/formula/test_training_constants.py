@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from railwright.measure.training import records
 from railwright.training import constants, error_band, simulate
-from railwright.training.constants import MEASURED, family_of, unmeasured
+from railwright.training.software.constants import MEASURED, family_of, unmeasured
 from training_cases import MOE, job, machine, priced, roofline
 
 

@@ -6,10 +6,10 @@ import pytest
 
 from railwright.model import load_model
 from railwright.training import simulate
-from railwright.training.contention import Uses
-from railwright.training.hosted import unoffered
-from railwright.training.lanes import Task, run
-from railwright.training.offload import host_copy, layer_copies
+from railwright.training.lanes.contention import Uses
+from railwright.training.lanes.tasks import Task, run
+from railwright.training.passes.offload import host_copy, layer_copies
+from railwright.training.software.hosted import unoffered
 from training_cases import DENSE, job, machine
 
 PCIE, NVLINK = machine(1, server="server-8x-l40s"), machine(1)

@@ -5,10 +5,15 @@ from __future__ import annotations
 import pytest
 
 from railwright.spec.training import TrainingJob
-from railwright.training.activations import stage_activations
-from railwright.training.allocator import Requests
-from railwright.training.cached import _stage_plans, cached
-from railwright.training.deepspeed import (
+from railwright.training.layers.stages import stage_shapes
+from railwright.training.layout.sizes import Sizes
+from railwright.training.memory.activations import stage_activations
+from railwright.training.memory.allocator import Requests
+from railwright.training.memory.cached import _stage_plans, cached
+from railwright.training.memory.peak import SYSTEM, peak_memory, system_bytes
+from railwright.training.memory.replay_deepspeed import DeepSpeedReplay, _buckets, _groups, _reached
+from railwright.training.memory.states import AT_STEP, state_parts
+from railwright.training.software.deepspeed import (
     BUCKET,
     BUCKETS,
     SECOND_GRADIENTS,
@@ -17,11 +22,6 @@ from railwright.training.deepspeed import (
     copied,
     outputs_kept,
 )
-from railwright.training.memory import SYSTEM, peak_memory, system_bytes
-from railwright.training.replay_deepspeed import DeepSpeedReplay, _buckets, _groups, _reached
-from railwright.training.sizes import Sizes
-from railwright.training.stages import stage_shapes
-from railwright.training.states import AT_STEP, state_parts
 from training_cases import DENSE, job, machine
 
 

@@ -20,8 +20,8 @@ from railwright.spec import load_study
 from railwright.study.evaluate import Workshop
 from railwright.study.rooms import money
 from railwright.training import simulate
-from railwright.training.demand import Equipment, TokenBudget, demand, usual_server
-from railwright.training.throughput import (
+from railwright.training.demand.budget import Equipment, TokenBudget, demand, usual_server
+from railwright.training.demand.throughput import (
     Throughput,
     predicted_pace,
 )

@@ -20,9 +20,9 @@ from railwright.spec.recommendation import RecommendationJob
 from railwright.spec.study import Cluster, ComputeNetwork
 from railwright.study import run
 from railwright.training import StepResult
-from railwright.training.critical import critical_path
-from railwright.training.dlrm import _Step, simulate_recommendation
-from railwright.training.dlrm_sharding import domain_sizes, shard
+from railwright.training.lanes.critical import critical_path
+from railwright.training.recommendation.dlrm import _Step, simulate_recommendation
+from railwright.training.recommendation.sharding import domain_sizes, shard
 from training_cases import machine, priced
 
 

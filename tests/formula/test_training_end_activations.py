@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from railwright.training.end_activations import embedding_kept, joined_kept
+from railwright.training.memory.end_activations import embedding_kept, joined_kept
 from training_cases import DENSE, changed, job
 
 ROWS = 1024

@@ -14,8 +14,8 @@ from railwright.shipped import read_data
 from railwright.spec import load_study_text, override, template
 from railwright.spec.training import Overlap, Software
 from railwright.training import simulate
-from railwright.training.communication import stage_size
-from railwright.training.eras import Pace, era_of, eras, pace_keys, pace_of, paced
+from railwright.training.layers.communication import stage_size
+from railwright.training.software.eras import Pace, era_of, eras, pace_keys, pace_of, paced
 from training_cases import DENSE, job, machine, priced
 
 GPUS = load_catalog().gpus

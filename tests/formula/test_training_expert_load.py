@@ -7,9 +7,9 @@ import pytest
 from railwright.errors import PlanError
 from railwright.spec.training import TrainingJob
 from railwright.training import simulate
-from railwright.training.doubts import doubts
-from railwright.training.layers import operators_of
-from railwright.training.plan import check
+from railwright.training.checks.doubts import doubts
+from railwright.training.checks.plan import check
+from railwright.training.layers.operators import operators_of
 from training_cases import DENSE, MOE, job, machine, priced, roofline
 
 H100 = machine().gpu

@@ -20,11 +20,11 @@ from railwright.spec.recommendation import RecommendationJob
 from railwright.spec.training import TrainingJob
 from railwright.study import run
 from railwright.training import simulate
-from railwright.training.critical import critical_path
-from railwright.training.dlrm import recommendation_warnings, simulate_recommendation
-from railwright.training.feed import feed_of, starving
-from railwright.training.placement import place
-from railwright.training.result import Feed, StepResult
+from railwright.training.checks.feed import feed_of, starving
+from railwright.training.lanes.critical import critical_path
+from railwright.training.lanes.result import Feed, StepResult
+from railwright.training.layout.placement import place
+from railwright.training.recommendation.dlrm import recommendation_warnings, simulate_recommendation
 from training_cases import DENSE, job, machine
 
 SERVERS, GPUS = 4, 8

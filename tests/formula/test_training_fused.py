@@ -13,9 +13,9 @@ from railwright.measure.training_jobs import job_of, machine_for
 from railwright.measure.training_models import architecture_of
 from railwright.model import Cut, layer_operators
 from railwright.training import simulate
-from railwright.training.eras import Pace, eras
-from railwright.training.fused import DISPATCH, EXPERTS, inside, summing_biases, summing_gradients
-from railwright.training.layers import embedding_of
+from railwright.training.layers.fused import DISPATCH, EXPERTS, inside, summing_biases, summing_gradients
+from railwright.training.layers.operators import embedding_of
+from railwright.training.software.eras import Pace, eras
 from training_cases import DENSE, MOE, job, machine, priced
 
 GPUS = load_catalog().gpus

@@ -13,9 +13,9 @@ from railwright.model.architecture import Transformer
 from railwright.spec.lora import Lora
 from railwright.spec.training import TrainingJob
 from railwright.training import peak_memory, simulate
-from railwright.training.activations import layer_kept_parts
-from railwright.training.cached import cached
-from railwright.training.memory import SYSTEM
+from railwright.training.memory.activations import layer_kept_parts
+from railwright.training.memory.cached import cached
+from railwright.training.memory.peak import SYSTEM
 from training_cases import BLOCKS, DENSE, LATENTS, MOE, changed, job, machine, priced, roofline, sent
 
 BS = 1024.0

@@ -12,12 +12,12 @@ from railwright.model.eager import Part
 from railwright.spec.lora import Lora
 from railwright.spec.training import Overlap, TrainingJob
 from railwright.training import simulate
-from railwright.training.chain import Chain
-from railwright.training.constants import constant
-from railwright.training.eras import Pace
-from railwright.training.host import LaunchTimes, launch_times, launching
-from railwright.training.lanes import Task, run
-from railwright.training.lora import with_adapters
+from railwright.training.lanes.tasks import Task, run
+from railwright.training.passes.chain import Chain
+from railwright.training.software.constants import constant
+from railwright.training.software.eras import Pace
+from railwright.training.software.host import LaunchTimes, launch_times, launching
+from railwright.training.software.lora import with_adapters
 from training_cases import DENSE, MOE, changed, job, machine, priced
 
 OPERATION, MODULE, EXPERT = (constant(f"host_{name}_seconds") for name in ("operation", "module", "expert"))

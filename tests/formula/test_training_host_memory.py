@@ -16,10 +16,11 @@ from railwright.shipped import read_data
 from railwright.spec.study import Cluster, ComputeNetwork
 from railwright.spec.training import Overlap, TrainingJob
 from railwright.training import simulate
-from railwright.training.activations import layer_kept_parts
-from railwright.training.host_memory import host_memory, pinned, ranks_on_hosts
-from railwright.training.hosted import ranks_together
-from railwright.training.offload import (
+from railwright.training.lanes.result import HostMemory, StepResult
+from railwright.training.layout.placement import place
+from railwright.training.memory.activations import layer_kept_parts
+from railwright.training.memory.host_memory import host_memory, pinned, ranks_on_hosts
+from railwright.training.passes.offload import (
     HOST_ADAM,
     HYBRID_BYTES,
     HostUpdate,
@@ -27,8 +28,7 @@ from railwright.training.offload import (
     host_link,
     update_on_host,
 )
-from railwright.training.placement import place
-from railwright.training.result import HostMemory, StepResult
+from railwright.training.software.hosted import ranks_together
 from training_cases import DENSE, job, machine
 
 TOTAL = count_parameters(DENSE).total

@@ -10,7 +10,7 @@ from railwright.catalog import load_catalog
 from railwright.model.architecture import Transformer
 from railwright.model.pattern import Layer
 from railwright.spec.training import TrainingJob
-from railwright.training.layers import operators_of
+from railwright.training.layers.operators import operators_of
 from training_cases import BLOCKS, DENSE, MOE, changed, job
 
 GPUS = load_catalog().gpus

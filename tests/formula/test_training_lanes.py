@@ -6,11 +6,11 @@ from math import inf
 
 import pytest
 
-from railwright.training.chain import Chain, take_turns, woven
-from railwright.training.communication import Comm
-from railwright.training.contention import Uses
-from railwright.training.lanes import Begun, Task, drain, run
-from railwright.training.timeline import Lane
+from railwright.training.lanes.contention import Uses
+from railwright.training.lanes.tasks import Begun, Task, drain, run
+from railwright.training.lanes.timeline import Lane
+from railwright.training.layers.communication import Comm
+from railwright.training.passes.chain import Chain, take_turns, woven
 
 
 def compute(seconds: float, *after: int) -> Task:

@@ -18,11 +18,11 @@ from railwright.model.architecture import Transformer
 from railwright.spec.training import Overlap
 from railwright.traffic.demand import Communicator
 from railwright.training import simulate
-from railwright.training.constants import constant
-from railwright.training.eras import Pace
-from railwright.training.host import launch_times, shared_out
-from railwright.training.host_queue import behind_launches
-from railwright.training.lanes import Task, run
+from railwright.training.lanes.tasks import Task, run
+from railwright.training.passes.host_queue import behind_launches
+from railwright.training.software.constants import constant
+from railwright.training.software.eras import Pace
+from railwright.training.software.host import launch_times, shared_out
 from training_cases import DELTA, DENSE, MIXED, MOE, changed, job, machine, priced, roofline
 
 H100 = machine().gpu

@@ -13,9 +13,9 @@ from railwright.model import count_parameters, layer_operators
 from railwright.model.architecture import Operator
 from railwright.spec.training import Layout, Overlap
 from railwright.training import simulate
-from railwright.training.costs import on_context_ranks
-from railwright.training.eras import Pace
-from railwright.training.stages import layers_per_piece, stage_shapes
+from railwright.training.layers.costs import on_context_ranks
+from railwright.training.layers.stages import layers_per_piece, stage_shapes
+from railwright.training.software.eras import Pace
 from training_cases import DENSE, MOE, changed, job, machine, priced, roofline, sent
 
 BSH = 1024 * 1024 * 2.0
@@ -291,7 +291,7 @@ def test_whole_experts_need_no_tensor_collectives() -> None:
 def test_part_of_a_rack_keeps_expert_groups_inside() -> None:
     # 2 servers, 4 of 8 GPUs of each: expert groups of 4 do not cross, of 8 they do
     wanted = job(gpus=8, batch=16, expert=4).model_copy(update={"gpus_per_server": 4})
-    from railwright.training.placement import place
+    from railwright.training.layout.placement import place
 
     fabric = machine(4).network.fabric
     groups = place(wanted, fabric)
@@ -301,7 +301,7 @@ def test_part_of_a_rack_keeps_expert_groups_inside() -> None:
 
 def test_an_offloaded_optimizer_moves_gradients_down_and_weights_up() -> None:
     # 4 + 2 bytes per parameter of the shard at 88 % of PCIe 5.0 x16, and 2.57 s of a host per 10 billion
-    from railwright.training.offload import host_update
+    from railwright.training.passes.offload import host_update
 
     one = machine(4)
     assert host_update(1e9, 4.0, 8, one)[:3] == pytest.approx((4e9 / 55.4e9, 8 * 0.257, 2e9 / 55.4e9))
@@ -315,8 +315,8 @@ def test_the_link_to_the_host_is_the_slot_of_the_gpu_and_not_that_of_the_nic(
     server: str, slot: float
 ) -> None:
     # the A100 of p4de share EFA adapters behind PCIe 3.0 (15.75 GB/s), and keep their own PCIe 4.0
-    from railwright.training.offload import host_link
-    from railwright.training.whatif_machine import at_rate
+    from railwright.training.passes.offload import host_link
+    from railwright.training.whatif.machine import at_rate
 
     one = machine(4, server=server)
     assert host_link(one) == pytest.approx(55.4 / 63.0 * slot)
@@ -325,8 +325,8 @@ def test_the_link_to_the_host_is_the_slot_of_the_gpu_and_not_that_of_the_nic(
 
 def test_offloaded_activations_are_copied_once_each_way_and_hidden_behind_longer_layers() -> None:
     # all layers but the last of the stage, forward and backward, 2 microbatches
-    from railwright.training.activations import layer_kept
-    from railwright.training.offload import host_link
+    from railwright.training.memory.activations import layer_kept
+    from railwright.training.passes.offload import host_link
 
     wanted = job(batch=64, offload=("activations",))
     result = simulate(wanted, DENSE, machine(4), predict=priced(0.0), kernel=lambda _: 1e-3)

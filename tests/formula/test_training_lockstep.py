@@ -9,12 +9,12 @@ import pytest
 
 from railwright.spec.training import Layout, TrainingJob
 from railwright.training import simulate
-from railwright.training.constants import constant
-from railwright.training.formats import amax_over
-from railwright.training.lanes import Task, run
-from railwright.training.lockstep import MAXIMA, WAIT, in_step, without_waits
-from railwright.training.sizes import Sizes
-from railwright.training.stragglers import pass_wait
+from railwright.training.lanes.tasks import Task, run
+from railwright.training.layout.sizes import Sizes
+from railwright.training.passes.lockstep import MAXIMA, WAIT, in_step, without_waits
+from railwright.training.software.constants import constant
+from railwright.training.software.formats import amax_over
+from railwright.training.software.stragglers import pass_wait
 from training_cases import DENSE, MOE, job, machine
 
 SIZES = Sizes(tensor=2, context=1, data=16, pipeline=4, expert=1, expert_tensor=2, shard=16)
@@ -83,9 +83,9 @@ def test_maxima_are_agreed_on_as_asked_or_as_the_era_does(
 
 
 def test_a_step_pays_one_agreement_for_every_pass() -> None:
-    from railwright.training.communication import Prices
-    from railwright.training.lockstep import Lockstep
-    from railwright.training.placement import place
+    from railwright.training.layers.communication import Prices
+    from railwright.training.layout.placement import place
+    from railwright.training.passes.lockstep import Lockstep
     from training_cases import priced
 
     one, cluster = fp8(), machine(4)

@@ -13,10 +13,10 @@ from railwright.model.architecture import Layer, Operator, Transformer
 from railwright.model.operators import LayerOperators
 from railwright.spec.lora import Lora
 from railwright.spec.training import Layout, Overlap
-from railwright.training.cut import cut_of
-from railwright.training.lora import adapter_parameters, linears, with_adapters
-from railwright.training.plan import check
-from railwright.training.stages import stage_shapes
+from railwright.training.checks.plan import check
+from railwright.training.layers.cut import cut_of
+from railwright.training.layers.stages import stage_shapes
+from railwright.training.software.lora import adapter_parameters, linears, with_adapters
 from training_cases import DENSE, MOE, job, machine, sent
 
 ROWS = 1024

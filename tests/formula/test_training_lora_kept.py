@@ -12,10 +12,10 @@ import pytest
 from railwright.model.architecture import Transformer
 from railwright.spec.lora import Lora, LoraTarget
 from railwright.spec.training import TrainingJob
-from railwright.training.activations import layer_kept_parts
-from railwright.training.allocator import Requests
-from railwright.training.cached import _plans
-from railwright.training.tape import forward
+from railwright.training.memory.activations import layer_kept_parts
+from railwright.training.memory.allocator import Requests
+from railwright.training.memory.cached import _plans
+from railwright.training.memory.tape import forward
 from training_cases import DENSE, KIMI, MOE, changed, job
 
 H, F, Q, R = 1024, 4096, 24 * 64, 8

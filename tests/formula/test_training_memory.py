@@ -10,13 +10,13 @@ from railwright.model import count_parameters, head_operators, load_model
 from railwright.model.architecture import Transformer
 from railwright.spec.lora import Lora
 from railwright.spec.training import Overlap
-from railwright.training.activations import layer_kept
-from railwright.training.cached import cached
-from railwright.training.in_flight import held_sets
-from railwright.training.memory import SYSTEM, peak_memory
-from railwright.training.schedule import orders_of, route_of
-from railwright.training.stages import stage_shapes, tied_parameters
-from railwright.training.states import state_parts
+from railwright.training.layers.stages import stage_shapes, tied_parameters
+from railwright.training.layout.in_flight import held_sets
+from railwright.training.layout.schedule import orders_of, route_of
+from railwright.training.memory.activations import layer_kept
+from railwright.training.memory.cached import cached
+from railwright.training.memory.peak import SYSTEM, peak_memory
+from railwright.training.memory.states import state_parts
 from training_cases import DENSE, MOE, job, machine
 
 MEGATRON_175B = Transformer(

@@ -8,9 +8,9 @@ import pytest
 
 from railwright.model.mixers import projected
 from railwright.training import simulate
-from railwright.training.communication import mixer_sizes
-from railwright.training.doubts import doubts
-from railwright.training.result import StepResult
+from railwright.training.checks.doubts import doubts
+from railwright.training.lanes.result import StepResult
+from railwright.training.layers.communication import mixer_sizes
 from training_cases import BLOCKS, DELTA, DENSE, job, machine
 
 

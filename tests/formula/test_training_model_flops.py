@@ -9,8 +9,8 @@ from railwright.model.architecture import Transformer
 from railwright.model.flops import product_macs
 from railwright.spec.lora import Lora
 from railwright.training import simulate
-from railwright.training.layers import operators_of
-from railwright.training.model_flops import job_flops_per_token
+from railwright.training.demand.model_flops import job_flops_per_token
+from railwright.training.layers.operators import operators_of
 from training_cases import BLOCKS, DELTA, DENSE, KIMI, MOE, changed, job, machine, priced, roofline
 
 ATTENTION = 1024 * (16 + 2 * 4) * 64 + 1024 * 1024

@@ -19,11 +19,11 @@ from railwright.reliability.checkpointing import checkpoint_size
 from railwright.spec.lora import Lora
 from railwright.spec.training import Muon, TrainingJob
 from railwright.training import simulate
-from railwright.training.constants import constant
-from railwright.training.eras import pace_of
-from railwright.training.muon import MatrixGroup, iterated, iteration_bytes, operators, spread
-from railwright.training.result import StepResult
-from railwright.training.whatif import what_ifs
+from railwright.training.lanes.result import StepResult
+from railwright.training.optimizer.muon import MatrixGroup, iterated, iteration_bytes, operators, spread
+from railwright.training.software.constants import constant
+from railwright.training.software.eras import pace_of
+from railwright.training.whatif.changes import what_ifs
 from training_cases import DENSE, MOE, changed, job, machine, priced
 
 FREE = priced(0.0)

@@ -12,21 +12,21 @@ from railwright.model.architecture import Operator, Transformer
 from railwright.spec.lora import Lora
 from railwright.spec.training import Layout, TrainingJob
 from railwright.training import simulate
-from railwright.training.activations import widened
-from railwright.training.allocator import play
-from railwright.training.cached import requests_of
-from railwright.training.costs import costs
-from railwright.training.host import launch_times
-from railwright.training.host_memory import host_memory
-from railwright.training.layers import operators_of
-from railwright.training.lora import DEQUANTISED, adapter_parameters
-from railwright.training.memory import SYSTEM, peak_memory
-from railwright.training.nf4 import BRANCHES, NF4_BYTES, is_nf4, widening
-from railwright.training.offload import host_link
-from railwright.training.plan import check
-from railwright.training.result import StepResult
-from railwright.training.stages import stage_shapes
-from railwright.training.states import GATHERED, PASSING, state_parts
+from railwright.training.checks.plan import check
+from railwright.training.lanes.result import StepResult
+from railwright.training.layers.costs import costs
+from railwright.training.layers.operators import operators_of
+from railwright.training.layers.stages import stage_shapes
+from railwright.training.memory.activations import widened
+from railwright.training.memory.allocator import play
+from railwright.training.memory.cached import requests_of
+from railwright.training.memory.host_memory import host_memory
+from railwright.training.memory.peak import SYSTEM, peak_memory
+from railwright.training.memory.states import GATHERED, PASSING, state_parts
+from railwright.training.passes.offload import host_link
+from railwright.training.software.host import launch_times
+from railwright.training.software.lora import DEQUANTISED, adapter_parameters
+from railwright.training.software.nf4 import BRANCHES, NF4_BYTES, is_nf4, widening
 from training_cases import DENSE, MOE, changed, job, machine, priced, sent
 
 LORA = Lora(rank=16, frozen_dtype="nf4")

@@ -9,10 +9,10 @@ import pytest
 from railwright.model import load_model
 from railwright.model.architecture import Transformer
 from railwright.spec.training import Overlap
-from railwright.training.activations import _gradients, layer_kept_parts, stage_activations
-from railwright.training.cached import cached
-from railwright.training.memory import SYSTEM, peak_memory
-from railwright.training.stages import stage_shapes
+from railwright.training.layers.stages import stage_shapes
+from railwright.training.memory.activations import _gradients, layer_kept_parts, stage_activations
+from railwright.training.memory.cached import cached
+from railwright.training.memory.peak import SYSTEM, peak_memory
 from training_cases import DENSE, MOE, job, machine
 
 

@@ -10,11 +10,11 @@ from railwright.catalog import load_catalog
 from railwright.model.architecture import Operator
 from railwright.spec.lora import Lora
 from railwright.spec.training import TrainingJob
-from railwright.training.cached import cached
-from railwright.training.layers import operators_of
-from railwright.training.memory import peak_memory
-from railwright.training.stages import stage_shapes
-from railwright.training.states import state_parts
+from railwright.training.layers.operators import operators_of
+from railwright.training.layers.stages import stage_shapes
+from railwright.training.memory.cached import cached
+from railwright.training.memory.peak import peak_memory
+from railwright.training.memory.states import state_parts
 from training_cases import DENSE, MOE, job, machine
 
 GPUS = load_catalog().gpus

@@ -10,10 +10,10 @@ from railwright.model import layer_operators, parse_config
 from railwright.search import Space, search
 from railwright.spec.training import Overlap
 from railwright.training import simulate
-from railwright.training.constants import constant
-from railwright.training.costs import Cost, costs, sections
-from railwright.training.eras import Pace
-from railwright.training.host import launch_times
+from railwright.training.layers.costs import Cost, costs, sections
+from railwright.training.software.constants import constant
+from railwright.training.software.eras import Pace
+from railwright.training.software.host import launch_times
 from training_cases import DENSE, job, machine, priced, roofline
 
 ONE = replace(DENSE, norms_per_layer=1)

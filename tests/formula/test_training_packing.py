@@ -12,7 +12,7 @@ from railwright.model import layer_operators
 from railwright.model.recompute import CORE
 from railwright.spec.training import TrainingJob
 from railwright.training import simulate
-from railwright.training.packing import attended, samples_of
+from railwright.training.layers.packing import attended, samples_of
 from training_cases import DENSE, MOE, job, machine
 
 PACKED = job(sequence=4096, batch=32).model_copy(update={"cuda_graphs": ("step",)})

@@ -11,18 +11,18 @@ import pytest
 from railwright.model.architecture import Transformer
 from railwright.spec.training import Layout, Overlap, TrainingJob
 from railwright.training import simulate
-from railwright.training.communication import Prices
-from railwright.training.constants import constant
-from railwright.training.eras import Pace
-from railwright.training.lanes import Task, ahead_of, is_ahead, run
-from railwright.training.lockstep import WAIT, Lockstep, without_waits
-from railwright.training.placement import place
-from railwright.training.route import Chunk
-from railwright.training.schedule import order_name
-from railwright.training.stage import PassBook
-from railwright.training.stragglers import pass_wait
-from railwright.training.weights import LAST_WEIGHTS
-from railwright.training.work import Work
+from railwright.training.lanes.tasks import Task, ahead_of, is_ahead, run
+from railwright.training.layers.communication import Prices
+from railwright.training.layout.placement import place
+from railwright.training.layout.route import Chunk
+from railwright.training.layout.schedule import order_name
+from railwright.training.passes.lockstep import WAIT, Lockstep, without_waits
+from railwright.training.passes.weights import LAST_WEIGHTS
+from railwright.training.passes.work import Work
+from railwright.training.software.constants import constant
+from railwright.training.software.eras import Pace
+from railwright.training.software.stragglers import pass_wait
+from railwright.training.step.stage import PassBook
 from training_cases import DENSE, MOE, job, machine, priced, roofline
 
 SLOWDOWN = 1.189

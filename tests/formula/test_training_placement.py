@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from railwright.spec.training import Layout
-from railwright.training.placement import Groups, place
-from railwright.training.sizes import Sizes
+from railwright.training.layout.placement import Groups, place
+from railwright.training.layout.sizes import Sizes
 from training_cases import job, machine
 
 

@@ -16,9 +16,9 @@ from railwright.model import Cut, layer_operators
 from railwright.model.architecture import Operator, Transformer
 from railwright.spec.training import Lora, Overlap, TrainingJob
 from railwright.training import simulate
-from railwright.training.constants import constant
-from railwright.training.eras import Pace
-from railwright.training.host import launch_times
+from railwright.training.software.constants import constant
+from railwright.training.software.eras import Pace
+from railwright.training.software.host import launch_times
 from training_cases import DENSE, MOE, job, machine, priced, roofline
 
 LAYERS = 8

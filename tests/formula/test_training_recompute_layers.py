@@ -15,12 +15,12 @@ from railwright.model.pattern import Layer
 from railwright.spec.training import Lora, Overlap, RecomputeModule, TrainingJob
 from railwright.traces.step import step_trace
 from railwright.training import peak_memory, simulate
-from railwright.training.activations import layer_kept_parts, stage_activations
-from railwright.training.cached import cached
-from railwright.training.eras import Pace
-from railwright.training.memory import SYSTEM
-from railwright.training.result import StepResult
-from railwright.training.stages import stage_shapes
+from railwright.training.lanes.result import StepResult
+from railwright.training.layers.stages import stage_shapes
+from railwright.training.memory.activations import layer_kept_parts, stage_activations
+from railwright.training.memory.cached import cached
+from railwright.training.memory.peak import SYSTEM
+from railwright.training.software.eras import Pace
 from training_cases import DENSE, MOE, changed, job, machine, priced, roofline
 
 FABRIC, CAPACITY = machine(4).network.fabric, 80e9

@@ -10,7 +10,7 @@ import pytest
 from railwright.model.architecture import Transformer
 from railwright.spec.training import TrainingJob
 from railwright.training import peak_memory, simulate
-from railwright.training.repeats import idle_recompute
+from railwright.training.whatif.repeats import idle_recompute
 from training_cases import DENSE, changed, job, machine
 
 LONG = replace(DENSE, hidden=4096, ffn=14336, heads=32, kv_heads=8, head_dim=128)

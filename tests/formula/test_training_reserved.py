@@ -21,7 +21,7 @@ from railwright.study.foretold import foretold_warnings
 from railwright.study.result import JobResult
 from railwright.study.runner import run
 from railwright.training import simulate
-from railwright.training.cached import (
+from railwright.training.memory.cached import (
     Reserved,
     cached,
     crowded,
@@ -30,7 +30,7 @@ from railwright.training.cached import (
     requests_of,
     reserved,
 )
-from railwright.training.memory import peak_memory
+from railwright.training.memory.peak import peak_memory
 from railwright.units import GIB
 from training_cases import DENSE, job, machine, priced, wide
 
@@ -67,7 +67,7 @@ def test_stages_that_hold_and_run_the_same_are_replayed_once(monkeypatch: pytest
         replayed.append(args[3])
         return requests_of(*args)  # type: ignore[arg-type]
 
-    monkeypatch.setattr("railwright.training.cached.requests_of", counted)
+    monkeypatch.setattr("railwright.training.memory.cached.requests_of", counted)
     for schedule_, stages in (("gpipe", [7, 1, 0]), ("1f1b", [7, 6, 5, 4, 3, 2, 1, 0])):
         wanted = wide(pipeline=8, schedule=schedule_)
         replayed.clear()

@@ -7,9 +7,9 @@ from itertools import pairwise
 import pytest
 
 from railwright.model.architecture import Operator
-from railwright.training.pipeline import compose
-from railwright.training.route import Route, Unit
-from railwright.training.schedule import (
+from railwright.training.layout.pipeline import compose
+from railwright.training.layout.route import Route, Unit
+from railwright.training.layout.schedule import (
     finishing,
     interleaved,
     one_f_one_b,
@@ -17,7 +17,7 @@ from railwright.training.schedule import (
     route_under,
     schedule,
 )
-from railwright.training.step import simulate
+from railwright.training.step.simulating import simulate
 from training_cases import DENSE, MOE, changed, in_flight, job, machine, priced, roofline
 
 F, B = 1.0, 2.0

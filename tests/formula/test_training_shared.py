@@ -8,11 +8,11 @@ import pytest
 
 from railwright.spec.training import Overlap, TrainingJob
 from railwright.training import simulate
-from railwright.training.activations import layer_kept_parts
-from railwright.training.doubts import doubts
-from railwright.training.eras import Pace
-from railwright.training.result import StepResult
-from railwright.training.shared import hides_behind_shared
+from railwright.training.checks.doubts import doubts
+from railwright.training.lanes.result import StepResult
+from railwright.training.layers.shared import hides_behind_shared
+from railwright.training.memory.activations import layer_kept_parts
+from railwright.training.software.eras import Pace
 from training_cases import DENSE, MOE, job, machine, priced
 
 SHARED = replace(MOE, shared_experts=1, shared_ffn=4096)

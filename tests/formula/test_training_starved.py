@@ -9,9 +9,9 @@ import pytest
 from railwright.spec import load_study_text, override
 from railwright.spec.starters import template, template_names
 from railwright.training import simulate
-from railwright.training.plan_warnings import plan_warnings
-from railwright.training.schedule import SCHEDULES
-from railwright.training.starved import idle_share, of_stages
+from railwright.training.checks.plan_warnings import plan_warnings
+from railwright.training.checks.starved import idle_share, of_stages
+from railwright.training.layout.schedule import SCHEDULES
 from training_cases import DENSE, changed, job, machine
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.yaml"))

@@ -10,11 +10,11 @@ from railwright.model import count_parameters
 from railwright.model.architecture import Transformer
 from railwright.spec.lora import Lora
 from railwright.spec.training import Overlap
-from railwright.training.cached import cached
-from railwright.training.memory import SYSTEM, peak_memory
-from railwright.training.moved import MOVED, at_start
-from railwright.training.stages import stage_shapes
-from railwright.training.states import COPY, GATHERED, PASSING, WAITING, WIDENED, state_parts
+from railwright.training.layers.stages import stage_shapes
+from railwright.training.memory.cached import cached
+from railwright.training.memory.moved import MOVED, at_start
+from railwright.training.memory.peak import SYSTEM, peak_memory
+from railwright.training.memory.states import COPY, GATHERED, PASSING, WAITING, WIDENED, state_parts
 from training_cases import DENSE, MOE, changed, job, machine
 
 

@@ -12,13 +12,13 @@ from railwright.model import Cut, layer_activations, layer_gradient_bytes, layer
 from railwright.model.architecture import Transformer
 from railwright.spec.training import Layout, TrainingJob
 from railwright.training import simulate
-from railwright.training.allocator import Requests
-from railwright.training.cached import _plans, cached
-from railwright.training.host import launch_times
-from railwright.training.memory import SYSTEM, peak_memory
-from railwright.training.plan import check
-from railwright.training.stages import stage_shapes
-from railwright.training.tape import forward
+from railwright.training.checks.plan import check
+from railwright.training.layers.stages import stage_shapes
+from railwright.training.memory.allocator import Requests
+from railwright.training.memory.cached import _plans, cached
+from railwright.training.memory.peak import SYSTEM, peak_memory
+from railwright.training.memory.tape import forward
+from railwright.training.software.host import launch_times
 from training_cases import DENSE, MOE, job, machine, wide
 
 LLAMA = load_model("llama3-8b")

@@ -7,9 +7,9 @@ from math import pi, sqrt
 import numpy as np
 import pytest
 
-from railwright.training.constants import constant
-from railwright.training.eras import Pace, waiting
-from railwright.training.stragglers import gpu_spread, largest_normal, pass_wait, wait_factor
+from railwright.training.software.constants import constant
+from railwright.training.software.eras import Pace, waiting
+from railwright.training.software.stragglers import gpu_spread, largest_normal, pass_wait, wait_factor
 
 
 def test_one_gpu_waits_for_none() -> None:

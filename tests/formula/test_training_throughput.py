@@ -16,10 +16,10 @@ from railwright.compute.time import peak_rate
 from railwright.model import load_model
 from railwright.shipped import read_data
 from railwright.training import simulate
-from railwright.training.borrowed import kernel_share, kernels_over
-from railwright.training.constants import width_of
-from railwright.training.mixtures import LEAST_MODELS, NEXT, kept
-from railwright.training.throughput import above_published, predicted_pace, published_pace
+from railwright.training.demand.borrowed import kernel_share, kernels_over
+from railwright.training.demand.mixtures import LEAST_MODELS, NEXT, kept
+from railwright.training.demand.throughput import above_published, predicted_pace, published_pace
+from railwright.training.software.constants import width_of
 from training_cases import DENSE, changed, job, machine
 
 PAGE = Path(__file__).parents[2] / "docs" / "training" / "demand.md"
@@ -84,7 +84,7 @@ def test_a_model_has_one_vote_on_a_gpu() -> None:
 
 @pytest.mark.parametrize(("dtype", "error", "of_peak"), [("bf16", 0.24, 0.45), ("fp8", 0.23, 0.31)])
 def test_published_mixtures_left_out_in_turn(dtype: str, error: float, of_peak: float) -> None:
-    """The figures of training/mixtures.py: what kernels reach says more of a mixture than others' shares."""
+    """The figures of demand/mixtures.py: what kernels reach says more of a mixture than others' shares."""
     rows = read_data("training", "mfu.yaml")[f"moe {width_of(dtype)}"]
     gpus = load_catalog().gpus
     of_kernels = [

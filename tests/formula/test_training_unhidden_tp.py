@@ -11,7 +11,7 @@ import pytest
 from railwright.model.architecture import Transformer
 from railwright.spec.training import Overlap
 from railwright.training import simulate
-from railwright.training.unhidden import casts_first, sums_first
+from railwright.training.layers.unhidden import casts_first, sums_first
 from training_cases import DENSE, changed, job, machine, priced, roofline
 
 PLAIN = replace(DENSE, gated=False)

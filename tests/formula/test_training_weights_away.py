@@ -9,13 +9,13 @@ from railwright.model import count_parameters
 from railwright.spec.lora import Lora
 from railwright.spec.training import Layout, Overlap, TrainingJob
 from railwright.training import simulate
-from railwright.training.chain import woven
-from railwright.training.critical import critical_path
-from railwright.training.lanes import Task, run
-from railwright.training.lora import adapter_parameters
-from railwright.training.offload import HOST_ADAM, HOST_SUM, host_link
-from railwright.training.result import ADAM, StepResult
-from railwright.training.states import PASSING, STATES
+from railwright.training.lanes.critical import critical_path
+from railwright.training.lanes.result import ADAM, StepResult
+from railwright.training.lanes.tasks import Task, run
+from railwright.training.memory.states import PASSING, STATES
+from railwright.training.passes.chain import woven
+from railwright.training.passes.offload import HOST_ADAM, HOST_SUM, host_link
+from railwright.training.software.lora import adapter_parameters
 from training_cases import DENSE, job, machine, priced
 
 TOTAL = count_parameters(DENSE).total

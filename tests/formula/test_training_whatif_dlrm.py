@@ -9,10 +9,10 @@ import pytest
 from dlrm_cases import MODEL, STUDY, asked, machine
 from railwright.spec.load import load_study_text
 from railwright.study.runner import run
-from railwright.training.critical import critical_path
-from railwright.training.dlrm import simulate_recommendation
-from railwright.training.result import StepResult
-from railwright.training.whatif_dlrm import recommendation_what_ifs
+from railwright.training.lanes.critical import critical_path
+from railwright.training.lanes.result import StepResult
+from railwright.training.recommendation.dlrm import simulate_recommendation
+from railwright.training.whatif.recommendation import recommendation_what_ifs
 
 
 @cache

@@ -8,16 +8,16 @@ from railwright.errors import PlanError
 from railwright.model import count_parameters, load_model
 from railwright.spec.training import Overlap, TrainingJob
 from railwright.training import simulate
-from railwright.training.communication import gradient_type
-from railwright.training.doubts import doubts
-from railwright.training.host_memory import host_memory
-from railwright.training.layers import operators_of
-from railwright.training.offload import host_link
-from railwright.training.plan import refuse
-from railwright.training.shards import ADDED, GRADIENTS, WEIGHTS
-from railwright.training.stages import stage_shapes
-from railwright.training.states import COPY, GATHERED, PASSING, WAITING, state_parts
-from railwright.training.zero_engine import BUCKET, kept_ahead
+from railwright.training.checks.doubts import doubts
+from railwright.training.checks.plan import refuse
+from railwright.training.layers.communication import gradient_type
+from railwright.training.layers.operators import operators_of
+from railwright.training.layers.stages import stage_shapes
+from railwright.training.memory.host_memory import host_memory
+from railwright.training.memory.states import COPY, GATHERED, PASSING, WAITING, state_parts
+from railwright.training.passes.offload import host_link
+from railwright.training.software.zero_engine import BUCKET, kept_ahead
+from railwright.training.step.shards import ADDED, GRADIENTS, WEIGHTS
 from training_cases import DENSE, MOE, changed, job, machine, priced, roofline
 
 ENGINE = {"software": "deepspeed-2024", "unfused": ("rotary", "norm", "activation")}

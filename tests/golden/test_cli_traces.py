@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from railwright.cli.main import app
 from railwright.report.trace import LANE_NAMES, LANES
-from railwright.training.timeline import Lane
+from railwright.training.lanes.timeline import Lane
 
 STUDY = """\
 railwright: 1

@@ -1,6 +1,7 @@
 """The Python in the documentation runs as it stands, from the root of a clone, and its lists are lists."""
 
 import re
+import runpy
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from railwright.measure.validate import FAMILIES
 
 ROOT = Path(__file__).parents[2]
+LAYERS = ROOT / "tools" / "check_layers.py"
 PAGES = sorted((ROOT / "docs").rglob("*.md"))
 ITEM = re.compile(r"\s*(?:[-*+]|\d+\.)\s+\S")
 BLOCKS = [
@@ -52,13 +54,17 @@ def test_lists_begin_behind_a_blank_line(page):
 def test_the_page_of_training_says_once_what_each_of_its_modules_does():
     text = (ROOT / "docs" / "training.md").read_text(encoding="utf-8")
     listed = re.search(r"\n## From the job to the step\n(.*?)\n## ", text, re.DOTALL)
+    folders = re.findall(r"^### (\w+)\n(.*?)(?=^### |\Z)", listed[1], re.MULTILINE | re.DOTALL)
     named = [
-        name
-        for row in re.findall(r"^\| (`.*?) \|", listed[1], re.MULTILINE)
+        f"{folder}/{name}"
+        for folder, rows in folders
+        for row in re.findall(r"^\| (`.*?) \|", rows, re.MULTILINE)
         for name in re.findall(r"`(\w+\.py)`", row)
     ]
-    folder = ROOT / "src" / "railwright" / "training"
-    assert sorted(named) == sorted(path.name for path in folder.glob("*.py") if path.stem != "__init__")
+    room = ROOT / "src" / "railwright" / "training"
+    there = (path.relative_to(room).as_posix() for path in room.rglob("*.py") if path.stem != "__init__")
+    assert sorted(named) == sorted(there)
+    assert [folder for folder, _ in folders] == list(runpy.run_path(str(LAYERS))["SUB_ROOMS"]["training"])
 
 
 def test_every_noun_of_the_architecture_is_at_home_where_its_page_says():

@@ -16,7 +16,7 @@ from railwright.report.tables import CABLES, SWEEPS, cable_schedule, sweep_point
 from railwright.report.trace import step_events, trace
 from railwright.spec import load_study_text
 from railwright.study.result import VariantResult
-from railwright.training.timeline import Event, Timeline
+from railwright.training.lanes.timeline import Event, Timeline
 from report_fixture import example_result, toy_step
 
 

@@ -6,8 +6,8 @@ from html import unescape
 
 from railwright.report import page
 from railwright.report.results_json import results
-from railwright.training.cached import Reserved
-from railwright.training.result import StageMemory
+from railwright.training.lanes.result import StageMemory
+from railwright.training.memory.cached import Reserved
 from report_fixture import example_result
 
 

@@ -12,8 +12,8 @@ from railwright.study.assumptions import assumptions
 from railwright.study.evaluate import Workshop
 from railwright.study.result import Assumption
 from railwright.training import simulate
-from railwright.training.eras import eras, pace_alone
-from railwright.training.stragglers import wait_factor
+from railwright.training.software.eras import eras, pace_alone
+from railwright.training.software.stragglers import wait_factor
 
 STUDY = """
 railwright: 1

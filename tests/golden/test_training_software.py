@@ -9,8 +9,8 @@ from typer.testing import CliRunner
 
 from railwright.cli.main import app
 from railwright.spec import study_schema
-from railwright.training.eras import eras
-from railwright.training.software import DEFAULT, behind, differing, known
+from railwright.training.software.eras import eras
+from railwright.training.software.words import DEFAULT, behind, differing, known
 
 ROOT = Path(__file__).parents[2]
 

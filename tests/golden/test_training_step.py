@@ -16,7 +16,7 @@ import pytest
 
 from railwright.spec.training import Overlap, TrainingJob
 from railwright.training import simulate
-from railwright.training.eras import Pace
+from railwright.training.software.eras import Pace
 from training_cases import DENSE, MOE, job, machine, priced, roofline
 
 FILE = Path(__file__).parent / "test_training_step.json"

@@ -25,8 +25,8 @@ from railwright.search.frameworks import FRAMEWORKS
 from railwright.search.result import Candidate
 from railwright.spec.training import Layout, Overlap, TrainingJob
 from railwright.training import simulate
-from railwright.training.plan import refusals
-from railwright.training.stages import layers_per_piece
+from railwright.training.checks.plan import refusals
+from railwright.training.layers.stages import layers_per_piece
 from training_cases import DENSE, job, machine
 
 CHECKOUT = os.environ.get("RAILWRIGHT_MEGATRON", "")

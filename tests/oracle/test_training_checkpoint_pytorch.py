@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from railwright.training import simulate
-from railwright.training.eras import eras
+from railwright.training.software.eras import eras
 from training_cases import DENSE, changed, job, machine, priced, roofline
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install torch")

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from railwright.spec.lora import Lora
-from railwright.training.chunked_kept import head_in_chunks, inputs_of_head
-from railwright.training.chunked_loss import chunks_of
-from railwright.training.end_activations import loss_kept
+from railwright.training.memory.chunked_kept import head_in_chunks, inputs_of_head
+from railwright.training.memory.end_activations import loss_kept
+from railwright.training.software.chunked_loss import chunks_of
 from training_cases import DENSE, changed, job
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install torch")

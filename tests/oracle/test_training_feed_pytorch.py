@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from railwright.training.result import Feed
+from railwright.training.lanes.result import Feed
 
 data = pytest.importorskip("torch.utils.data", reason="PyTorch is not installed: pip install torch")
 

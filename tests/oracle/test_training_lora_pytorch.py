@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from railwright.spec.lora import Lora, LoraTarget
-from railwright.training.activations import layer_kept_parts
-from railwright.training.lora_kept import ADAPTERS
+from railwright.training.layers.lora_kept import ADAPTERS
+from railwright.training.memory.activations import layer_kept_parts
 from training_cases import DENSE, changed, job
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install torch")

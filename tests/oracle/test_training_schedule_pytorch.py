@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from railwright.training.schedule import route_under, schedule
+from railwright.training.layout.schedule import route_under, schedule
 
 pipelining = pytest.importorskip(
     "torch.distributed.pipelining.schedules", reason="PyTorch is not installed: pip install torch"

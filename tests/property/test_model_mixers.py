@@ -22,7 +22,7 @@ from railwright.model.architecture import LinearMixer
 from railwright.model.mixers import state_flops
 from railwright.model.pattern import PARTS, layer_kinds, num_layers
 from railwright.model.tensors import layer_tensors
-from railwright.training.costs import costs
+from railwright.training.layers.costs import costs
 from training_cases import BLOCKS, DELTA, KIMI, LIGHTNING, MIXED
 
 POWERS = (1, 2, 4, 8)

@@ -15,10 +15,10 @@ from railwright.search.space import Block
 from railwright.search.timed import unit_counts
 from railwright.spec.training import Overlap
 from railwright.training import schedule
-from railwright.training.in_flight import held_sets
-from railwright.training.quick import KINDS
-from railwright.training.route import Route, Shape
-from railwright.training.schedule import SHARED
+from railwright.training.layout.in_flight import held_sets
+from railwright.training.layout.route import Route, Shape
+from railwright.training.layout.schedule import SHARED
+from railwright.training.step.quick import KINDS
 from search_bound_cases import CASES, SLOW
 from search_cases import (
     ALTERNATING,

@@ -15,8 +15,8 @@ from railwright.report.timeline_drawing import CLOSE_EVENTS, close_look
 from railwright.report.trace import LANE_NAMES, left_out, step_events
 from railwright.spec.training import Overlap
 from railwright.training import StepResult, simulate
-from railwright.training.result import ADAM
-from railwright.training.timeline import MERGED
+from railwright.training.lanes.result import ADAM
+from railwright.training.lanes.timeline import MERGED
 from training_cases import DENSE, MOE, job, machine
 
 FIRST = ("tp", "cp", "ep", "emb", "host", "copy", "dp")

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from railwright.report.trace import step_events
 from railwright.serving.metrics import perfetto
 from railwright.serving.simulate import simulate
-from railwright.training.result import StepResult
-from railwright.training.timeline import Event, Timeline
+from railwright.training.lanes.result import StepResult
+from railwright.training.lanes.timeline import Event, Timeline
 from report_fixture import toy_step
 from serving_cases import flat_table, one_replica, requests
 

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from railwright.errors import PlanError
 from railwright.measure.vtrain import TRACED
 from railwright.spec.training import Overlap
-from railwright.training.cached import cached
-from railwright.training.eras import eras
-from railwright.training.memory import SYSTEM, peak_memory
-from railwright.training.plan import check
+from railwright.training.checks.plan import check
+from railwright.training.memory.cached import cached
+from railwright.training.memory.peak import SYSTEM, peak_memory
+from railwright.training.software.eras import eras
 from training_cases import BLOCKS, DELTA, DENSE, KIMI, LATENTS, LIGHTNING, MOE, job, machine
 
 GATED = replace(MOE, attention_gate="element", qk_norm=True, expert_layers=(0, 1, 5))

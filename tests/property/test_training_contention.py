@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from railwright.network.maxmin import FluidSystem, max_min_rates
-from railwright.training.contention import NICS, Uses, stretches
-from railwright.training.lanes import Task, run
+from railwright.training.lanes.contention import NICS, Uses, stretches
+from railwright.training.lanes.tasks import Task, run
 
 USES = st.builds(Uses, st.booleans(), st.sampled_from([0.0, 0.1, 0.25, 0.5, 0.9, 1.0]) | st.floats(0.0, 1.0))
 NIC, SLOT = range(2)

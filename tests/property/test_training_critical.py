@@ -15,9 +15,9 @@ from railwright.study import evaluate
 from railwright.study.evaluate import with_timeline
 from railwright.study.result import JobResult
 from railwright.training import simulate
-from railwright.training.critical import CriticalPath, critical_path
-from railwright.training.lanes import Task, run
-from railwright.training.timeline import Event, Timeline
+from railwright.training.lanes.critical import CriticalPath, critical_path
+from railwright.training.lanes.tasks import Task, run
+from railwright.training.lanes.timeline import Event, Timeline
 from training_cases import DENSE, MOE, job, machine, priced
 
 LANES = ("compute", "tp", "ep", "pp", "host")

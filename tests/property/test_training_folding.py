@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from railwright.model import Cut, layer_operators
 from railwright.training import simulate
-from railwright.training.placement import place
-from railwright.training.result import StepResult
-from railwright.training.sizes import Sizes
-from railwright.training.stages import stage_shapes
+from railwright.training.lanes.result import StepResult
+from railwright.training.layers.stages import stage_shapes
+from railwright.training.layout.placement import place
+from railwright.training.layout.sizes import Sizes
 from training_cases import MOE, job, machine
 
 SIZES = st.sampled_from((1, 2, 4, 8))

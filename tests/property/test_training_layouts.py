@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from railwright.model.architecture import Operator, Transformer
 from railwright.spec.training import Overlap, TrainingJob
 from railwright.training import simulate
-from railwright.training.lockstep import WAIT
-from railwright.training.placement import place
-from railwright.training.result import StepResult
+from railwright.training.lanes.result import StepResult
+from railwright.training.layout.placement import place
+from railwright.training.passes.lockstep import WAIT
 from training_cases import DENSE, MOE, job, machine, priced, roofline
 from training_laws import adds_up, one_thing_at_a_time
 

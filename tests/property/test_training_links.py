@@ -21,7 +21,7 @@ from railwright.spec.study import Cluster, ComputeNetwork
 from railwright.spec.training import Layout, Overlap, TrainingJob
 from railwright.traffic.demand import Communicator, Traffic, join
 from railwright.training import place, simulate
-from railwright.training.result import StepResult
+from railwright.training.lanes.result import StepResult
 from training_cases import DENSE, MOE
 
 WIDE = replace(DENSE, hidden=4096, heads=32, kv_heads=8, head_dim=128, ffn=14336)

@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 from railwright.errors import PlanError
 from railwright.model import count_parameters
 from railwright.model.architecture import Transformer
-from railwright.training.in_flight import held_sets
-from railwright.training.memory import SYSTEM, peak_memory
-from railwright.training.plan import check
-from railwright.training.result import Memory
-from railwright.training.schedule import orders_of, route_of
-from railwright.training.stages import stage_shapes
-from railwright.training.states import state_parts
+from railwright.training.checks.plan import check
+from railwright.training.lanes.result import Memory
+from railwright.training.layers.stages import stage_shapes
+from railwright.training.layout.in_flight import held_sets
+from railwright.training.layout.schedule import orders_of, route_of
+from railwright.training.memory.peak import SYSTEM, peak_memory
+from railwright.training.memory.states import state_parts
 from training_cases import DENSE, MOE, in_flight, job, machine
 
 SIZES = (1, 2, 4)

@@ -13,12 +13,12 @@ from railwright.model.pattern import kinds_present
 from railwright.spec.lora import Lora
 from railwright.spec.training import TrainingJob
 from railwright.training import simulate
-from railwright.training.activations import widened
-from railwright.training.layers import operators_of
-from railwright.training.lora import DEQUANTISED
-from railwright.training.memory import peak_memory
-from railwright.training.nf4 import widening
-from railwright.training.plan import check
+from railwright.training.checks.plan import check
+from railwright.training.layers.operators import operators_of
+from railwright.training.memory.activations import widened
+from railwright.training.memory.peak import peak_memory
+from railwright.training.software.lora import DEQUANTISED
+from railwright.training.software.nf4 import widening
 from training_cases import (
     BLOCKS,
     DELTA,

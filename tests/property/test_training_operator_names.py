@@ -17,8 +17,10 @@ from railwright.model.architecture import Transformer
 from railwright.model.narrow import Scaling
 from railwright.model.pattern import Layer, kinds_present
 from railwright.model.recompute import CORE, MODULES, UNNEEDED
-from railwright.training import activations, casts, costs, fused, host, lora, lora_kept, recompute
-from railwright.training.eras import eras
+from railwright.training.layers import casts, costs, fused, lora_kept, recompute
+from railwright.training.memory import activations
+from railwright.training.software import host, lora
+from railwright.training.software.eras import eras
 from training_cases import BLOCKS, DELTA, DENSE, KIMI, LATENTS, LIGHTNING, MOE
 
 UNFUSED = ((), ("rotary", "router", "norm", "activation"))

@@ -13,7 +13,7 @@ from railwright.model.architecture import Transformer
 from railwright.model.operators import layer_operators
 from railwright.model.pattern import layer_kinds
 from railwright.training import peak_memory, simulate
-from railwright.training.stages import stage_shapes
+from railwright.training.layers.stages import stage_shapes
 from training_cases import MOE, job, machine
 
 ALTERNATING = replace(

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from railwright.errors import PlanError
 from railwright.spec.training import Layout, Overlap, TrainingJob
-from railwright.training.plan import CHECKS, READ, READING
+from railwright.training.checks.plan import CHECKS, READ, READING
 from training_cases import DENSE, LATENTS, MOE, job, machine
 
 FABRIC = machine(servers=4).network.fabric

@@ -13,8 +13,8 @@ from railwright.model.architecture import Transformer
 from railwright.model.kernels import ELEMENT
 from railwright.spec.training import Overlap, TrainingJob
 from railwright.training import peak_memory, simulate
-from railwright.training.plan import check
-from railwright.training.result import StepResult
+from railwright.training.checks.plan import check
+from railwright.training.lanes.result import StepResult
 from search_cases import ALTERNATING
 from training_cases import DENSE, MOE, job, machine
 

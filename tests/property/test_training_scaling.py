@@ -14,9 +14,9 @@ from railwright.errors import PlanError
 from railwright.model.architecture import Operator, Transformer
 from railwright.spec.training import Overlap, TrainingJob
 from railwright.training import simulate
-from railwright.training.eras import Pace
-from railwright.training.result import StepResult
-from railwright.training.stragglers import largest_normal
+from railwright.training.lanes.result import StepResult
+from railwright.training.software.eras import Pace
+from railwright.training.software.stragglers import largest_normal
 from training_cases import (
     BLOCKS,
     DELTA,
@@ -78,7 +78,7 @@ def stepped(one: TrainingJob, arch: Transformer, rate: float) -> StepResult:
         return deviation * largest_normal(groups)[0]
 
     predict = priced(50e9 * rate, 20e-6 / rate)
-    with patch("railwright.training.lockstep.pass_wait", wait):
+    with patch("railwright.training.passes.lockstep.pass_wait", wait):
         return simulate(one, arch, machine(4), predict=predict, kernel=kernel, pace=Pace())
 
 

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from railwright.spec.training import Overlap, TrainingJob
 from railwright.training import simulate
-from railwright.training.lanes import Task, run
-from railwright.training.result import StepResult
+from railwright.training.lanes.result import StepResult
+from railwright.training.lanes.tasks import Task, run
 from training_cases import DENSE, MOE, job, machine, priced, roofline
 from training_laws import adds_up, one_thing_at_a_time
 
@@ -131,7 +131,7 @@ def test_pxn_changes_the_exchange_of_experts_only() -> None:
 
 
 def test_a_large_step_keeps_its_timeline_small() -> None:
-    from railwright.training.events import MAX_EVENTS
+    from railwright.training.step.events import MAX_EVENTS
 
     wanted = job(pipeline=4, virtual_pipeline=2, batch=8 * 1200)
     result = stepped(wanted, 50e9)

@@ -22,9 +22,9 @@ from railwright.study.evaluate import Workshop
 from railwright.study.result import VariantResult
 from railwright.study.sensitivity import first_job, pxn_gain, sensitivity_row, what_if_rows
 from railwright.training import StepResult, simulate
-from railwright.training.eras import pace_of
-from railwright.training.whatif import share_changes, what_ifs
-from railwright.training.whatif_machine import at_rate
+from railwright.training.software.eras import pace_of
+from railwright.training.whatif.changes import share_changes, what_ifs
+from railwright.training.whatif.machine import at_rate
 from training_cases import DENSE, MOE, job, machine, priced
 
 LLAMA = load_model("llama-3.1-8b")

@@ -14,21 +14,21 @@ from railwright.collectives.machine import Machine
 from railwright.errors import PlanError
 from railwright.spec.training import Overlap, TrainingJob
 from railwright.training import simulate
-from railwright.training.communication import Prices
-from railwright.training.contention import Uses
-from railwright.training.eras import Pace, era_of, pace_of
-from railwright.training.lanes import LANES, Task, run
-from railwright.training.offload import layer_copies
-from railwright.training.pipeline import compose
-from railwright.training.placement import place
-from railwright.training.plan import check
-from railwright.training.quick import KINDS, finish_times, pass_times, step_seconds
-from railwright.training.route import Route, Shape
-from railwright.training.schedule import schedule
-from railwright.training.sizes import job_gpus
-from railwright.training.stage import PassBook
-from railwright.training.step import kernel_timer
-from railwright.training.work import Work
+from railwright.training.checks.plan import check
+from railwright.training.lanes.contention import Uses
+from railwright.training.lanes.tasks import LANES, Task, run
+from railwright.training.layers.communication import Prices
+from railwright.training.layout.pipeline import compose
+from railwright.training.layout.placement import place
+from railwright.training.layout.route import Route, Shape
+from railwright.training.layout.schedule import schedule
+from railwright.training.layout.sizes import job_gpus
+from railwright.training.passes.offload import layer_copies
+from railwright.training.passes.work import Work
+from railwright.training.software.eras import Pace, era_of, pace_of
+from railwright.training.step.quick import KINDS, finish_times, pass_times, step_seconds
+from railwright.training.step.simulating import kernel_timer
+from railwright.training.step.stage import PassBook
 from training_cases import DENSE, MOE, job, machine
 
 LAYOUTS = [

@@ -19,8 +19,8 @@ from railwright.fabric.graph import Role
 from railwright.network.maxmin import FluidSystem, finish_times
 from railwright.network.paths import find_routes
 from railwright.traffic.demand import Communicator, Traffic, join
-from railwright.training.contention import on_links
-from railwright.training.lanes import Task, run
+from railwright.training.lanes.contention import on_links
+from railwright.training.lanes.tasks import Task, run
 from training_cases import machine
 
 RANKS = 8

@@ -23,7 +23,7 @@ from railwright.measure.training_jobs import job_of, machine_for
 from railwright.measure.training_models import architecture_of
 from railwright.model.architecture import Operator, Phase
 from railwright.training import simulate
-from railwright.training.eras import Pace, waiting
+from railwright.training.software.eras import Pace, waiting
 
 GPUS = load_catalog().gpus
 

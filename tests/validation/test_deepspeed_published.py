@@ -11,7 +11,7 @@ import pytest
 
 from railwright.measure.unseen_runs import run_of
 from railwright.training import simulate
-from railwright.training.cached import reserved
+from railwright.training.memory.cached import reserved
 from railwright.units import GIB
 
 READ = {"a800-4096": 57, "h800-4096": 59}

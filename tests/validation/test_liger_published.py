@@ -17,8 +17,8 @@ from railwright.measure.machines import published_machine
 from railwright.model import head_operators, load_model
 from railwright.model.loss_chunks import chunk_rows, in_chunks
 from railwright.spec.training import Layout, TrainingJob
-from railwright.training.end_activations import head_backward
-from railwright.training.memory import SYSTEM, peak_memory
+from railwright.training.memory.end_activations import head_backward
+from railwright.training.memory.peak import SYSTEM, peak_memory
 
 MIB = 2**20
 ARCH = load_model("llama3-8b")

@@ -16,8 +16,8 @@ import pytest
 from railwright.measure.machines import published_machine
 from railwright.model.architecture import Transformer
 from railwright.spec.training import Layout, Overlap, RecomputeModule, TrainingJob
-from railwright.training.memory import SYSTEM, peak_memory
-from railwright.training.result import StageMemory
+from railwright.training.lanes.result import StageMemory
+from railwright.training.memory.peak import SYSTEM, peak_memory
 from railwright.units import GIB
 
 SEVEN = Transformer(

@@ -28,7 +28,7 @@ from railwright.measure.training_jobs import job_of, machine_for
 from railwright.measure.training_models import architecture_of
 from railwright.traffic import Communicator
 from railwright.training import simulate
-from railwright.training.memory import SYSTEM, peak_memory
+from railwright.training.memory.peak import SYSTEM, peak_memory
 from railwright.units import GIB
 
 RECORDS = {r["id"]: r for r in records() if r["id"].startswith("mlperf-") and configuration_of(r)}

@@ -16,9 +16,9 @@ from railwright.collectives import Machine, NcclSettings
 from railwright.model import count_parameters, load_model
 from railwright.spec.study import Cluster, ComputeNetwork
 from railwright.training import simulate
-from railwright.training.cached import reserved
-from railwright.training.memory import SYSTEM
-from railwright.training.result import StepResult
+from railwright.training.lanes.result import StepResult
+from railwright.training.memory.cached import reserved
+from railwright.training.memory.peak import SYSTEM
 
 SERVERS = """
 servers:

@@ -25,8 +25,8 @@ from railwright.measure.training_jobs import job_of, machine_for
 from railwright.model import load_model
 from railwright.spec.training import TrainingJob
 from railwright.training import simulate
-from railwright.training.cached import cached
-from railwright.training.memory import SYSTEM
+from railwright.training.memory.cached import cached
+from railwright.training.memory.peak import SYSTEM
 
 MODELS = {
     # 16 groups of keys and values, twice the published model's (run_pretrain_llama3.sh)

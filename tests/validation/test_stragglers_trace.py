@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from railwright.training.constants import constant
-from railwright.training.stragglers import pass_wait
+from railwright.training.software.constants import constant
+from railwright.training.software.stragglers import pass_wait
 
 TABLE = Path(__file__).parent.parent / "data/stragglers/microbatch_times.csv"
 STAGES, GROUP = 4, int(constant("compute_spread_group"))

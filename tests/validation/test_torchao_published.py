@@ -17,8 +17,8 @@ from railwright.model.kernels import linear
 from railwright.model.operators import LayerOperators
 from railwright.spec.training import Layout, TrainingJob
 from railwright.training import simulate
-from railwright.training.cached import cached
-from railwright.training.casts import with_casts
+from railwright.training.layers.casts import with_casts
+from railwright.training.memory.cached import cached
 from railwright.units import GIB
 
 GPU = load_catalog().gpus["h100-sxm-96"]

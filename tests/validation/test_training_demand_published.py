@@ -15,8 +15,8 @@ import pytest
 
 from railwright.catalog import load_catalog
 from railwright.model import load_model
-from railwright.training.demand import Demand, Equipment, TokenBudget, demand, usual_server
-from railwright.training.whole_runs import over_middle, whole_runs
+from railwright.training.demand.budget import Demand, Equipment, TokenBudget, demand, usual_server
+from railwright.training.demand.whole_runs import over_middle, whole_runs
 
 TOKENS, SEQUENCE = 2e12, 4096
 LLAMA_2 = {"llama-2-7b": 184_320, "llama-2-13b": 368_640, "llama-2-70b": 1_720_320}

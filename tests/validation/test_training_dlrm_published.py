@@ -38,7 +38,7 @@ from railwright.model.dlrm import load_recommender
 from railwright.model.dlrm_operators import distinct_rows
 from railwright.spec.recommendation import RecommendationJob
 from railwright.training import StepResult
-from railwright.training.dlrm import simulate_recommendation
+from railwright.training.recommendation.dlrm import simulate_recommendation
 
 SAMPLES = 4_195_197_692
 MEAN_ERROR, MEAN_BIAS, KIND_ERROR = 0.102, -0.028, 0.133

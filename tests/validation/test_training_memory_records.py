@@ -15,9 +15,9 @@ from railwright.measure.training import READ_GB, memory_rows, records, resident
 from railwright.measure.training_jobs import job_of, machine_for
 from railwright.measure.training_models import architecture_of
 from railwright.spec.training import Layout, TrainingJob
-from railwright.training.cached import cached
-from railwright.training.memory import SYSTEM, peak_memory
-from railwright.training.result import Memory
+from railwright.training.lanes.result import Memory
+from railwright.training.memory.cached import cached
+from railwright.training.memory.peak import SYSTEM, peak_memory
 from railwright.units import GIB
 
 SIMUMAX = [r for r in records() if r["allocated_gib"] and "mbc4" in r["id"]]

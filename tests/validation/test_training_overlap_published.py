@@ -13,7 +13,7 @@ from railwright.measure.machines import published_machine
 from railwright.model import load_model
 from railwright.spec.training import Layout, Overlap, TrainingJob
 from railwright.training import simulate
-from railwright.training.memory import SYSTEM, peak_memory
+from railwright.training.memory.peak import SYSTEM, peak_memory
 
 
 def asked(hidden: bool, hybrid: bool, **more: object) -> TrainingJob:

@@ -36,7 +36,7 @@ from railwright.measure.training_models import architecture_of
 from railwright.model.architecture import Transformer
 from railwright.spec.training import Layout, Overlap, TrainingJob
 from railwright.training import simulate
-from railwright.training.constants import constant
+from railwright.training.software.constants import constant
 
 ERAS = {"A100": "megatron-2021", "A100-40": "megatron-2021", "H100": "nemo-2024"}
 

@@ -24,8 +24,8 @@ from railwright.measure.machines import published_machine
 from railwright.measure.training_models import gpt
 from railwright.spec.training import Layout, Overlap, TrainingJob
 from railwright.training import simulate
-from railwright.training.result import StepResult
-from railwright.training.timeline import WAITS
+from railwright.training.lanes.result import StepResult
+from railwright.training.lanes.timeline import WAITS
 
 SEQUENCE, VOCABULARY = 1024, 32000
 

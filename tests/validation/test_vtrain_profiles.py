@@ -10,7 +10,7 @@ import pytest
 
 from railwright.measure.training_habits import HABITS
 from railwright.measure.vtrain import WORDS, profiled, single_model, single_records
-from railwright.training.eras import eras
+from railwright.training.software.eras import eras
 
 KEYS = ("hidden", "tp", "dp", "pp", "gbs", "mbs", "layers")
 

@@ -11,7 +11,7 @@ from railwright.cli.groups import group
 from railwright.errors import RailwrightError, nearest
 
 if TYPE_CHECKING:
-    from railwright.training.eras import Era
+    from railwright.training.software.eras import Era
 
 SOFTWARE = "software"
 """The kind that is no part: what a training job names under `software`."""
@@ -61,7 +61,7 @@ def show(name: Annotated[str, typer.Argument(metavar="NAME")], catalog: UserFile
     """
     from railwright.catalog import KINDS, describe, find, load_catalog
     from railwright.cli.tables import print_table
-    from railwright.training.eras import eras
+    from railwright.training.software.eras import eras
 
     known = load_catalog(catalog)
     shown = False
@@ -95,7 +95,7 @@ def show(name: Annotated[str, typer.Argument(metavar="NAME")], catalog: UserFile
 def _list_software() -> None:
     """Every era, who should choose it, and the GPUs with published steps behind its factors."""
     from railwright.cli.tables import print_table, print_words
-    from railwright.training.software import DEFAULT, known
+    from railwright.training.software.words import DEFAULT, known
 
     heads, lines = known()
     print_table(heads, lines)
@@ -108,7 +108,7 @@ def _list_software() -> None:
 def _show_software(era: Era) -> None:
     """How an era runs a step, and its factors by GPU and width with what each was fitted on."""
     from railwright.cli.tables import print_table, print_words
-    from railwright.training.software import differences, titled
+    from railwright.training.software.words import differences, titled
     from railwright.units import show_time
 
     typer.echo(f"{era.name} (software)")

@@ -240,9 +240,9 @@ def _check_training(job: TrainingJob, machine: Machine) -> list[str]:
     """Everything wrong with a layout and a number format at once; then, one at a time, what needs all of
     these to be right."""
     from railwright.model import load_model
-    from railwright.training.formats import job_peak
-    from railwright.training.placement import place
-    from railwright.training.plan import refusals
+    from railwright.training.checks.plan import refusals
+    from railwright.training.layout.placement import place
+    from railwright.training.software.formats import job_peak
 
     arch, fabric = load_model(job.model), machine.network.fabric
     flawed = list(refusals(job, arch, fabric)) or _refusal(place, job, fabric)
@@ -252,10 +252,10 @@ def _check_training(job: TrainingJob, machine: Machine) -> list[str]:
 
 def _check_placed(job: TrainingJob, arch: Transformer, machine: Machine) -> None:
     from railwright.collectives.machine import may_refuse
-    from railwright.training.feed import feed_of
-    from railwright.training.fitting import check_memory
-    from railwright.training.host_memory import check_host
-    from railwright.training.placement import place
+    from railwright.training.checks.feed import feed_of
+    from railwright.training.checks.fitting import check_memory
+    from railwright.training.layout.placement import place
+    from railwright.training.memory.host_memory import check_host
 
     if may_refuse(machine):
         from railwright.training import simulate
@@ -277,8 +277,8 @@ def _check_serving(job: ServingJob, machine: Machine) -> list[str]:
 
 def _check_recommendation(job: RecommendationJob, machine: Machine) -> list[str]:
     from railwright.model.dlrm import load_recommender
-    from railwright.training.dlrm import gpus_of, tables_of
-    from railwright.training.feed import feed_of_samples
+    from railwright.training.checks.feed import feed_of_samples
+    from railwright.training.recommendation.dlrm import gpus_of, tables_of
 
     model = load_recommender(job.model)
     refused = _refusal(tables_of, job, model, machine)

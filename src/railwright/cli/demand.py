@@ -16,7 +16,7 @@ from railwright.units import DAY, JOULES_PER_KWH
 
 if TYPE_CHECKING:
     from railwright.ranges import Range
-    from railwright.training.demand import Demand
+    from railwright.training.demand.budget import Demand
 
 DEFAULT_GPU = "h100-sxm"
 DEFAULT_DTYPE = "bf16"
@@ -111,9 +111,9 @@ def _of_model(
 ) -> list[Demand]:
     from railwright.catalog import find, load_catalog
     from railwright.model import load_model
-    from railwright.training.demand import Equipment, TokenBudget, usual_server
-    from railwright.training.demand import demand as needed
-    from railwright.training.whole_runs import over_middle
+    from railwright.training.demand.budget import Equipment, TokenBudget, usual_server
+    from railwright.training.demand.budget import demand as needed
+    from railwright.training.demand.whole_runs import over_middle
 
     arch, catalog = load_model(model), load_catalog()
     found = []
@@ -144,11 +144,11 @@ def _of_study(
     from railwright.model import load_model
     from railwright.study.evaluate import Workshop
     from railwright.training import simulate
-    from railwright.training.demand import Equipment, TokenBudget
-    from railwright.training.demand import demand as needed
-    from railwright.training.model_flops import job_flops_per_token
-    from railwright.training.sizes import domain_of, job_gpus
-    from railwright.training.throughput import predicted_pace
+    from railwright.training.demand.budget import Equipment, TokenBudget
+    from railwright.training.demand.budget import demand as needed
+    from railwright.training.demand.model_flops import job_flops_per_token
+    from railwright.training.demand.throughput import predicted_pace
+    from railwright.training.layout.sizes import domain_of, job_gpus
 
     asked = open_study(name)
     refuse_unknown_names(asked, name)
@@ -296,7 +296,7 @@ def _print_told(found: list[Demand], *, alone: bool, of_study: bool) -> None:
 
 def _beside(one: Demand, of_study: bool) -> str:
     """What whole published runs took beside figures like these; '' where none is known."""
-    from railwright.training.constants import constant
+    from railwright.training.software.constants import constant
 
     if of_study:
         least, most = constant("run_over_step_least"), constant("run_over_step_most")

@@ -170,7 +170,7 @@ def _groups_of(job: TrainingJob | ServingJob, machine: Machine) -> tuple[Communi
     from railwright.serving.cluster import places
     from railwright.spec.training import TrainingJob
     from railwright.traffic.demand import Communicator
-    from railwright.training.placement import place
+    from railwright.training.layout.placement import place
 
     if isinstance(job, TrainingJob):
         return place(job, machine.network.fabric).of("ep") if job.layout.expert > 1 else ()

@@ -333,7 +333,7 @@ def _again(setting: Mapping[str, Any]) -> str:
 
 def _held(one: Candidate) -> str:
     """What the allocator holds, as the export sets it, and a mark of `MARKS` where that is at its limit."""
-    from railwright.training.cached import is_held, relies_on_growth
+    from railwright.training.memory.cached import is_held, relies_on_growth
 
     held, capacity = one.held, one.step.memory.capacity
     if held is None:
@@ -377,7 +377,7 @@ def _plain(result: SearchResult) -> dict[str, Any]:
 
 
 def _candidate(one: Candidate) -> dict[str, Any]:
-    from railwright.training.cached import relies_on_growth
+    from railwright.training.memory.cached import relies_on_growth
 
     capacity = one.step.memory.capacity
     return {

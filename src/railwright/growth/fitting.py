@@ -18,7 +18,7 @@ from railwright.spec.lora import Lora
 from railwright.spec.serving import Client, ServingJob, ServingLayout
 from railwright.spec.training import Layout, TrainingJob
 from railwright.training import peak_memory
-from railwright.training.plan import check
+from railwright.training.checks.plan import check
 from railwright.units import GIB
 
 PIPELINES = (1, 2, 4, 8, 16)

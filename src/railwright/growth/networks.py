@@ -22,7 +22,7 @@ from railwright.serving.step import step_parts
 from railwright.spec.serving import ServingJob
 from railwright.spec.training import Layout, TrainingJob
 from railwright.training import StepResult, simulate
-from railwright.training.result import COMMUNICATION
+from railwright.training.lanes.result import COMMUNICATION
 
 
 def training_rows(

@@ -15,15 +15,15 @@ from railwright.measure.steplog.log import LoggedStep, StepLog
 from railwright.measure.table import quantile
 from railwright.model.architecture import Transformer
 from railwright.spec.training import Software, TrainingJob
-from railwright.training.cached import reserved
-from railwright.training.eras import era_of, eras
-from railwright.training.formats import job_peak
-from railwright.training.model_flops import job_flops_per_token
-from railwright.training.result import StepResult
-from railwright.training.sizes import job_gpus
-from railwright.training.step import simulate
-from railwright.training.whatif import FREE_LAUNCHES, QUESTIONS, what_ifs
-from railwright.training.whatif_slips import SLIPS
+from railwright.training.demand.model_flops import job_flops_per_token
+from railwright.training.lanes.result import StepResult
+from railwright.training.layout.sizes import job_gpus
+from railwright.training.memory.cached import reserved
+from railwright.training.software.eras import era_of, eras
+from railwright.training.software.formats import job_peak
+from railwright.training.step.simulating import simulate
+from railwright.training.whatif.changes import FREE_LAUNCHES, QUESTIONS, what_ifs
+from railwright.training.whatif.slips import SLIPS
 from railwright.units import number
 
 WARM_UP = 0.1
@@ -35,7 +35,7 @@ SLOW = 1.5
 """Times the median from which a step is called slow: it waited for something that others did not."""
 STEADY = 1.03
 """The 95 % quantile of healthy jobs' steps is below this many medians (1.001 to 1.011 in MLPerf's logs of 512
-to 8,192 H100: training/stragglers.py)."""
+to 8,192 H100: training/software/stragglers.py)."""
 DRIFT = 0.02
 """Change from the first to the last quarter of a log that is told."""
 EXPLAINS = 0.03

@@ -25,12 +25,12 @@ from railwright.model.architecture import Transformer
 from railwright.model.pattern import kind_of
 from railwright.spec.training import TrainingJob
 from railwright.training import simulate
-from railwright.training.cached import cached
-from railwright.training.constants import width_of
-from railwright.training.eras import Pace, pace_keys, waiting
-from railwright.training.memory import SYSTEM, peak_memory, system_bytes
-from railwright.training.plan import check
-from railwright.training.sizes import Sizes
+from railwright.training.checks.plan import check
+from railwright.training.layout.sizes import Sizes
+from railwright.training.memory.cached import cached
+from railwright.training.memory.peak import SYSTEM, peak_memory, system_bytes
+from railwright.training.software.constants import width_of
+from railwright.training.software.eras import Pace, pace_keys, waiting
 from railwright.units import GIB
 
 READ_GB = 1000 * 2.0**20

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from railwright.measure.bands import band
 from railwright.measure.table import Row
-from railwright.training.constants import DECIDES
+from railwright.training.software.constants import DECIDES
 
 GROWTH = 0.5
 """A family of n records weighs sqrt(n), as in the fit (tools/fit_training.py): its records share much of

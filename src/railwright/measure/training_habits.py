@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from railwright.measure.training_recipes import recipe_of
 from railwright.model.eager import Part
 from railwright.spec.training import Software
-from railwright.training.eras import eras
+from railwright.training.software.eras import eras
 
 
 @dataclass(frozen=True)
@@ -119,7 +119,7 @@ def is_nemo_2(record: Mapping[str, str]) -> bool:
 
 
 def framework_of(record: Mapping[str, str]) -> str:
-    """The framework that a record ran on (`training.eras.Era.framework`)."""
+    """The framework that a record ran on (`training.software.eras.Era.framework`)."""
     return eras()[habits_of(record).era].framework
 
 

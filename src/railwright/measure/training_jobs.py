@@ -14,9 +14,9 @@ from railwright.measure.training_scripts import OFFLOADED, graphs_of, loss_is_ea
 from railwright.measure.training_tuning import adapters, sample_length
 from railwright.model.eager import Part
 from railwright.spec.training import Layout, Overlap, TrainingJob
-from railwright.training.constants import width_of
-from railwright.training.costs import ContextKind
-from railwright.training.unhidden import UNBUFFERED
+from railwright.training.layers.costs import ContextKind
+from railwright.training.layers.unhidden import UNBUFFERED
+from railwright.training.software.constants import width_of
 
 DTYPES = {
     "bf16": "bf16",

@@ -23,8 +23,8 @@ from railwright.model.pattern import kind_of
 from railwright.shipped import read_data
 from railwright.spec.training import TrainingJob
 from railwright.training import simulate
-from railwright.training.constants import family_of
-from railwright.training.eras import era_of
+from railwright.training.software.constants import family_of
+from railwright.training.software.eras import era_of
 from railwright.units import DAY
 
 RUNS = "runs "
@@ -140,7 +140,7 @@ def groups_of_runs() -> dict[str, str]:
 
 
 def frameworks_of_runs() -> dict[str, str]:
-    """Run -> the framework it ran on (`training.eras.Era.framework`)."""
+    """Run -> the framework it ran on (`training.software.eras.Era.framework`)."""
     return {run.job.name: era_of(run.job).framework for run in runs()}
 
 

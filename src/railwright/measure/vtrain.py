@@ -26,7 +26,7 @@ from railwright.measure.training_models import gpt
 from railwright.model.architecture import Transformer
 from railwright.spec.training import Layout, Overlap, Software, TrainingJob
 from railwright.training import simulate
-from railwright.training.eras import Pace, eras
+from railwright.training.software.eras import Pace, eras
 
 EVERY = 10
 """The constants of these rows' era are fitted on every tenth row, from the first (tools/fit_training.py)."""

@@ -1,7 +1,7 @@
 """Which tensors the operators of a layer make, read and keep, in the order they run.
 
 `activations` says how many bytes a pass keeps.  Here is when each tensor comes and goes, which is what a
-caching allocator sees (`training/allocator.py`).
+caching allocator sees (`training/memory/allocator.py`).
 
 Legend: rows tokens of a microbatch in the tensor-parallel group; part, full hidden states of one tensor rank
 and of all.

@@ -26,7 +26,7 @@ from railwright.reliability.replay import Trace, read_trace, stepfun
 from railwright.reliability.result import CheckpointTimes, Component, RecoveryTimes
 from railwright.spec.reliability import Reliability
 from railwright.spec.study import Study
-from railwright.training.sizes import Sizes
+from railwright.training.layout.sizes import Sizes
 from railwright.units import YEAR, show_time
 
 Rate = Literal["rate", "low", "high"]

@@ -24,9 +24,9 @@ from railwright.reliability.result import CheckpointTimes, Component
 from railwright.spec.reliability import Checkpoint
 from railwright.spec.study import Cluster
 from railwright.spec.training import TrainingJob
-from railwright.training.formats import master_of
-from railwright.training.offload import host_link
-from railwright.training.states import ENDS_BYTES, MASTER_BYTES, MOMENT_BYTES
+from railwright.training.memory.states import ENDS_BYTES, MASTER_BYTES, MOMENT_BYTES
+from railwright.training.passes.offload import host_link
+from railwright.training.software.formats import master_of
 from railwright.units import DAY, show_stored, show_time
 
 PUBLISHED = "as published jobs write; the study has no storage network"

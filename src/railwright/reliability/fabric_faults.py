@@ -24,8 +24,8 @@ from railwright.reliability.result import Component, NetworkFault, NetworkFaults
 from railwright.spec.study import Fault
 from railwright.spec.training import TrainingJob
 from railwright.training import simulate
-from railwright.training.placement import taken
-from railwright.training.sizes import job_gpus
+from railwright.training.layout.placement import taken
+from railwright.training.layout.sizes import job_gpus
 from railwright.units import HOUR, YEAR
 
 Tell = Callable[[str], None]

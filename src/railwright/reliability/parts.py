@@ -18,8 +18,8 @@ from railwright.reliability.result import Component
 from railwright.spec.reliability import Flaps, Reliability
 from railwright.spec.study import Fault
 from railwright.spec.training import TrainingJob
-from railwright.training.placement import taken
-from railwright.training.sizes import job_gpus
+from railwright.training.layout.placement import taken
+from railwright.training.layout.sizes import job_gpus
 from railwright.units import DAY, YEAR
 
 SERVER_OUT = ("gpu", "hbm", "sdc", "nic", "link", "node", "psu", "host", "fan", "psu-drained")

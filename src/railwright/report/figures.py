@@ -13,7 +13,7 @@ from railwright.fabric.graph import Fabric
 from railwright.model import load_model
 from railwright.serving.bands import error_bands
 from railwright.study.result import Curve, JobResult, Result, SensitivityRow, VariantResult
-from railwright.training.critical import CriticalPath, critical_path
+from railwright.training.lanes.critical import CriticalPath, critical_path
 from railwright.units import show_change, show_rate, show_time
 
 MANY = 10.0

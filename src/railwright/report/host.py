@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from railwright.training.result import HostMemory
+from railwright.training.lanes.result import HostMemory
 from railwright.units import show_size
 
 

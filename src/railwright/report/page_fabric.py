@@ -19,7 +19,7 @@ from railwright.report.figures import (
 )
 from railwright.report.markup import Html, join, tag, unbroken
 from railwright.study.result import Result, VariantResult
-from railwright.training.result import StepResult
+from railwright.training.lanes.result import StepResult
 from railwright.units import (
     show_amount,
     show_bit_rate,

@@ -10,8 +10,8 @@ from railwright.report.timeline_drawing import MOST_RANKS, close_look, draw_time
 from railwright.report.trace import left_out, traced
 from railwright.study.bottleneck import exposed_between
 from railwright.study.result import Result
-from railwright.training.result import COMMUNICATION, StepResult
-from railwright.training.timeline import Timeline
+from railwright.training.lanes.result import COMMUNICATION, StepResult
+from railwright.training.lanes.timeline import Timeline
 from railwright.units import show_count, show_share, show_time
 
 NETWORK = COMMUNICATION

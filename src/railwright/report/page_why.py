@@ -18,9 +18,9 @@ from railwright.report.host import in_host_memory
 from railwright.report.markup import Child, Html, join, tag, unbroken
 from railwright.report.page_table import data_table
 from railwright.study.result import Result
-from railwright.training.cached import Reserved
-from railwright.training.critical import CriticalPath
-from railwright.training.result import StepResult, UsedCollective
+from railwright.training.lanes.critical import CriticalPath
+from railwright.training.lanes.result import StepResult, UsedCollective
+from railwright.training.memory.cached import Reserved
 from railwright.units import show_change, show_count, show_rate, show_share, show_size, show_time
 
 MOST_PARTS = 12

@@ -21,9 +21,9 @@ from railwright.report.rooms_json import rooms
 from railwright.report.trace import traced
 from railwright.study.bottleneck import exposed_between
 from railwright.study.result import JobResult, Result, SensitivityRow, VariantResult
-from railwright.training.cached import Reserved
-from railwright.training.critical import critical_path
-from railwright.training.result import HostMemory, StepResult
+from railwright.training.lanes.critical import critical_path
+from railwright.training.lanes.result import HostMemory, StepResult
+from railwright.training.memory.cached import Reserved
 
 FORMAT = "railwright-result"
 FORMAT_VERSION = 1

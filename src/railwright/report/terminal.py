@@ -29,8 +29,8 @@ from railwright.report.host import in_host_memory
 from railwright.report.money import money_words
 from railwright.report.trace import traced
 from railwright.study.result import Result, VariantResult
-from railwright.training.result import StepResult
-from railwright.training.software import DEFAULT
+from railwright.training.lanes.result import StepResult
+from railwright.training.software.words import DEFAULT
 from railwright.units import (
     number,
     show_amount,

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from railwright.report.charts import nice_ticks
 from railwright.report.markup import Html, number, tag
-from railwright.training.timeline import MERGED, WAITS, Event, Timeline
+from railwright.training.lanes.timeline import MERGED, WAITS, Event, Timeline
 from railwright.units import show_time
 
 WIDTH, GUTTER, RIGHT = 960.0, 128.0, 8.0

@@ -14,9 +14,9 @@ from typing import Any
 
 from railwright.report.figures import letter, told_first
 from railwright.study.result import JobResult, Result
-from railwright.training.critical import CriticalPath, critical_path
-from railwright.training.result import StepResult, UsedCollective
-from railwright.training.timeline import MERGED, Event, Timeline
+from railwright.training.lanes.critical import CriticalPath, critical_path
+from railwright.training.lanes.result import StepResult, UsedCollective
+from railwright.training.lanes.timeline import MERGED, Event, Timeline
 from railwright.units import show_time, trace_time
 
 THREADS = 1000

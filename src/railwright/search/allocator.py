@@ -10,8 +10,8 @@ from railwright.fabric.graph import Fabric
 from railwright.model.architecture import Transformer
 from railwright.search.space import AXES
 from railwright.spec.training import TrainingJob
-from railwright.training.cached import Reserved, is_held, reserved
-from railwright.training.memory import peak_memory
+from railwright.training.memory.cached import Reserved, is_held, reserved
+from railwright.training.memory.peak import peak_memory
 
 FULL = 0.75
 """Stages whose tensors take less of a GPU are not replayed, but the fullest one.

@@ -32,13 +32,13 @@ from railwright.search.space import (
     sizes,
 )
 from railwright.spec.training import TrainingJob
-from railwright.training.divisors import divisors
-from railwright.training.eras import era_of
-from railwright.training.placement import place
-from railwright.training.plan import FIXED, READING, VARYING, refuse
-from railwright.training.schedule import SHARED, SPLIT
-from railwright.training.sizes import domain_of, job_gpus
-from railwright.training.stages import largest_piece
+from railwright.training.checks.plan import FIXED, READING, VARYING, refuse
+from railwright.training.layers.stages import largest_piece
+from railwright.training.layout.divisors import divisors
+from railwright.training.layout.placement import place
+from railwright.training.layout.schedule import SHARED, SPLIT
+from railwright.training.layout.sizes import domain_of, job_gpus
+from railwright.training.software.eras import era_of
 
 TOKENS_PER_CONTEXT_RANK = 4096
 """By default context parallelism leaves a rank at least this many tokens of a sequence; below, attention is
@@ -79,7 +79,7 @@ def blocks(
 ) -> tuple[list[Block], list[Refusal]]:
     """All blocks of a space whose layouts the training room accepts, and what it refused, most first.
 
-    Whether a layout can work at all is `training.plan.refuse`'s to say; it is asked once for every
+    Whether a layout can work at all is `training.checks.plan.refuse`'s to say; it is asked once for every
     structure and microbatch, and once for every other choice of a structure, of what that choice can change.
     """
     gpus = job_gpus(job, fabric)
@@ -350,7 +350,7 @@ def _left(block: Block, job: TrainingJob, arch: Transformer, fabric: Fabric) -> 
 
 
 def _field(axis: str) -> str:
-    """The field of a job or layout that an axis of CHOICES sets (`training.plan.READ`)."""
+    """The field of a job or layout that an axis of CHOICES sets (`training.checks.plan.READ`)."""
     return "overlap" if axis in dict(OF_OVERLAP) else axis
 
 

@@ -35,8 +35,8 @@ from railwright.search.laws import (
     WEIGHTS,
     Floats,
 )
-from railwright.training.quick import KINDS, finish_times
-from railwright.training.route import Kind, Route
+from railwright.training.layout.route import Kind, Route
+from railwright.training.step.quick import KINDS, finish_times
 
 Places = np.ndarray[tuple[int, int], np.dtype[np.int64]]
 """Which kind of chunk each stage has at each place."""

@@ -38,8 +38,8 @@ from railwright.search.stopped import none_can_work, none_fits
 from railwright.spec.dataset import Data
 from railwright.spec.training import TrainingJob
 from railwright.training import simulate
-from railwright.training.quick import step_seconds
-from railwright.training.result import StepResult
+from railwright.training.lanes.result import StepResult
+from railwright.training.step.quick import step_seconds
 
 Progress = Callable[[str, float], None]
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from railwright.search.space import SHARDING
 from railwright.spec.training import Layout
-from railwright.training.schedule import schedule_name
+from railwright.training.layout.schedule import schedule_name
 
 NEEDS = {
     "context_kind": "context",

@@ -6,8 +6,8 @@ from math import isinf
 
 from railwright.model.architecture import Transformer
 from railwright.search.result import Candidate
-from railwright.training.choices import choice
-from railwright.training.constants import DECIDES
+from railwright.training.software.choices import choice
+from railwright.training.software.constants import DECIDES
 
 TUNED, MIDDLE, FIFTH = 39, 0.061, 0.198
 """Published layouts whose publishers chose them for speed, and what searches find beyond them: more steps in

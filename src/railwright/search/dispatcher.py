@@ -15,10 +15,10 @@ from railwright.collectives.machine import Machine
 from railwright.collectives.moe_routing import nodes_kept
 from railwright.model.architecture import Transformer
 from railwright.spec.training import TrainingJob
-from railwright.training.eras import era_of
-from railwright.training.experts import in_unequal_parts
-from railwright.training.placement import place
-from railwright.training.sizes import data_parallel
+from railwright.training.checks.experts import in_unequal_parts
+from railwright.training.layout.placement import place
+from railwright.training.layout.sizes import data_parallel
+from railwright.training.software.eras import era_of
 
 PEERS = 8
 """GPUs of one server in DeepEP's kernels: rank r of a group is on its server r // 8 (NUM_MAX_NVL_PEERS)."""

@@ -6,13 +6,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from railwright.spec.training import TrainingJob
-from railwright.training.buckets import buckets_of, gather_tasks, reduce_tasks
-from railwright.training.communication import Prices, gradient_bytes, weight_bytes
-from railwright.training.eras import era_of
-from railwright.training.schedule import SHARED, SPLIT, schedule_name
-from railwright.training.shards import Units
-from railwright.training.stages import StageShape
-from railwright.training.step import sharded_units
+from railwright.training.layers.communication import Prices, gradient_bytes, weight_bytes
+from railwright.training.layers.stages import StageShape
+from railwright.training.layout.schedule import SHARED, SPLIT, schedule_name
+from railwright.training.optimizer.buckets import buckets_of, gather_tasks, reduce_tasks
+from railwright.training.software.eras import era_of
+from railwright.training.step.shards import Units
+from railwright.training.step.simulating import sharded_units
 
 Optimizer = Callable[[int, int], float]
 """(ranks that share dense parameters, ranks that share experts) -> seconds of an optimizer's step."""

@@ -13,8 +13,8 @@ from typing import NamedTuple
 from railwright.model.architecture import Transformer
 from railwright.search.one_mlp import VARIABLE
 from railwright.spec.training import TrainingJob
-from railwright.training.graphs import graphed
-from railwright.training.unhidden import exposed_turns
+from railwright.training.layers.graphs import graphed
+from railwright.training.layers.unhidden import exposed_turns
 
 
 class Connections(NamedTuple):

@@ -9,8 +9,8 @@ from railwright.errors import PlanError
 from railwright.model.architecture import Transformer
 from railwright.spec.training import TrainingJob
 from railwright.training import peak_memory
-from railwright.training.host_memory import fits_host
-from railwright.training.plan import check
+from railwright.training.checks.plan import check
+from railwright.training.memory.host_memory import fits_host
 
 
 def exact_memory(job: TrainingJob, arch: Transformer, machine: Machine) -> float:

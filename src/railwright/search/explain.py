@@ -11,9 +11,9 @@ from railwright.search.claims import launching, trusted
 from railwright.search.reasons import reason
 from railwright.search.result import Candidate
 from railwright.search.walk import Stride
-from railwright.training.cached import crowded, is_held, relies_on_growth
-from railwright.training.feed import feed_of
-from railwright.training.placement import place
+from railwright.training.checks.feed import feed_of
+from railwright.training.layout.placement import place
+from railwright.training.memory.cached import crowded, is_held, relies_on_growth
 from railwright.units import GIB, show_time
 
 SAME = 1e-6

@@ -23,8 +23,8 @@ from railwright.search.one_mlp import one_mlp
 from railwright.search.result import Candidate
 from railwright.spec.dataset import Data
 from railwright.spec.training import TrainingJob
-from railwright.training.cached import crowded, relies_on_growth
-from railwright.training.eras import era_of
+from railwright.training.memory.cached import crowded, relies_on_growth
+from railwright.training.software.eras import era_of
 from railwright.units import GIB
 
 

@@ -11,8 +11,8 @@ from __future__ import annotations
 from railwright.model.architecture import Layer, Transformer
 from railwright.model.pattern import PARTS, is_hybrid, layer_kinds
 from railwright.spec.training import TrainingJob
-from railwright.training.schedule import FOLDED, schedule_name
-from railwright.training.stages import layers_per_piece
+from railwright.training.layers.stages import layers_per_piece
+from railwright.training.layout.schedule import FOLDED, schedule_name
 
 MIXERS = {"mamba2": "M", "gated_deltanet": "G"}
 """Letters of linear mixers; Megatron-LM has no others."""

@@ -30,8 +30,8 @@ from railwright.search.later import newer
 from railwright.search.one_mlp import one_mlp
 from railwright.spec.dataset import Data
 from railwright.spec.training import TrainingJob
-from railwright.training.eras import loss_of
-from railwright.training.graphs import graphed
+from railwright.training.layers.graphs import graphed
+from railwright.training.software.eras import loss_of
 
 ARGUMENTS = {
     "fp8": "--fp8-format",

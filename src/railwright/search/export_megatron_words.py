@@ -22,13 +22,13 @@ from railwright.search.export_shape import has_biases
 from railwright.search.one_mlp import apart
 from railwright.search.placed import placed_by
 from railwright.spec.training import TrainingJob
-from railwright.training.chunked_loss import chunks_told
-from railwright.training.formats import amax_over, scales_at_once
-from railwright.training.graphs import graphed, ungraphed
-from railwright.training.nf4 import is_nf4
-from railwright.training.schedule import schedule_name
-from railwright.training.shared import hides_behind_shared
-from railwright.training.unhidden import exposed_products, exposed_turns
+from railwright.training.layers.graphs import graphed, ungraphed
+from railwright.training.layers.shared import hides_behind_shared
+from railwright.training.layers.unhidden import exposed_products, exposed_turns
+from railwright.training.layout.schedule import schedule_name
+from railwright.training.software.chunked_loss import chunks_told
+from railwright.training.software.formats import amax_over, scales_at_once
+from railwright.training.software.nf4 import is_nf4
 
 MODULES = ("core_attn", "moe_act", "layernorm", "mla_up_proj", "mlp", "moe", "shared_experts")
 """What selective recomputation can compute again of what a job can name (TransformerConfig.__post_init__)."""

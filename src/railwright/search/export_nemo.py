@@ -28,9 +28,9 @@ from railwright.search.later import newer_fields
 from railwright.search.one_mlp import one_mlp
 from railwright.spec.dataset import Data
 from railwright.spec.training import TrainingJob
-from railwright.training.communication import gradient_type
-from railwright.training.graphs import graphed
-from railwright.training.narrow_weights import gathers_narrow, shares_gradients_buffer
+from railwright.training.layers.communication import gradient_type
+from railwright.training.layers.graphs import graphed
+from railwright.training.software.narrow_weights import gathers_narrow, shares_gradients_buffer
 
 TORCH = {"fp32": "torch.float32", "bf16": "torch.bfloat16", "fp16": "torch.float16", "fp8": "torch.uint8"}
 """What arguments.py makes of the names of types (validate_args, dtype_map)."""

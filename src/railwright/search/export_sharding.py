@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from railwright.search.dispatcher import Hosts
 from railwright.spec.training import TrainingJob
-from railwright.training.communication import gradient_type
-from railwright.training.narrow_weights import gathers_narrow, shares_gradients_buffer
-from railwright.training.sizes import Sizes
+from railwright.training.layers.communication import gradient_type
+from railwright.training.layout.sizes import Sizes
+from railwright.training.software.narrow_weights import gathers_narrow, shares_gradients_buffer
 
 STRATEGIES = {2: "optim_grads", 3: "optim_grads_params"}
 """Megatron-FSDP's names of ZeRO-2 and ZeRO-3 (--data-parallel-sharding-strategy)."""

@@ -17,14 +17,14 @@ from railwright.search.dispatcher import Hosts, backend, router_groups, sends_on
 from railwright.search.placed import placed_by
 from railwright.spec.dataset import Data
 from railwright.spec.training import Layout, TrainingJob
-from railwright.training.chunked_loss import chunks_told
-from railwright.training.eras import loss_of
-from railwright.training.formats import amax_over
-from railwright.training.nf4 import is_nf4
-from railwright.training.schedule import route_of, schedule_name
-from railwright.training.shared import hides_behind_shared
-from railwright.training.sizes import microbatches
-from railwright.training.stages import layers_per_piece
+from railwright.training.layers.shared import hides_behind_shared
+from railwright.training.layers.stages import layers_per_piece
+from railwright.training.layout.schedule import route_of, schedule_name
+from railwright.training.layout.sizes import microbatches
+from railwright.training.software.chunked_loss import chunks_told
+from railwright.training.software.eras import loss_of
+from railwright.training.software.formats import amax_over
+from railwright.training.software.nf4 import is_nf4
 
 LINEAR: dict[str, dict[str, dict[str, Any]]] = {
     "fp8": {"quantize.linear.float8": {"enable_fsdp_float8_all_gather": True}},

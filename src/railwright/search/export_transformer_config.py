@@ -13,15 +13,15 @@ from railwright.search.dispatcher import Hosts, backend, router_groups, sends_on
 from railwright.search.export_hybrid import hybrid_pattern
 from railwright.search.export_megatron_words import narrow, repeated
 from railwright.spec.training import TrainingJob
-from railwright.training.communication import gradient_type
-from railwright.training.eras import era_of, loss_of
-from railwright.training.formats import amax_over
-from railwright.training.graphs import graphed
-from railwright.training.offload import overlaps_update
-from railwright.training.schedule import FOLDED, in_pairs, schedule_name
-from railwright.training.shared import hides_behind_shared
-from railwright.training.stages import layers_per_piece
-from railwright.training.unhidden import exposed_turns, hides_products
+from railwright.training.layers.communication import gradient_type
+from railwright.training.layers.graphs import graphed
+from railwright.training.layers.shared import hides_behind_shared
+from railwright.training.layers.stages import layers_per_piece
+from railwright.training.layers.unhidden import exposed_turns, hides_products
+from railwright.training.layout.schedule import FOLDED, in_pairs, schedule_name
+from railwright.training.passes.offload import overlaps_update
+from railwright.training.software.eras import era_of, loss_of
+from railwright.training.software.formats import amax_over
 
 CONTEXT_KINDS = {"ring": "p2p", "all-to-all": "a2a", "all-gather": "all_gather"}
 """Megatron's names of them (TransformerConfig.cp_comm_type, which the command line's value becomes)."""

@@ -21,15 +21,15 @@ from railwright.search.laws import Floats
 from railwright.search.pricing import SHAPING, STAGING, folding
 from railwright.search.space import SHARDING, Block, apply, sizes
 from railwright.spec.training import TrainingJob
-from railwright.training.activations import layers_away, stage_activations
-from railwright.training.deepspeed import OUTPUTS, outputs_kept
-from railwright.training.memory import SYSTEM, peak_memory
-from railwright.training.one_copy import weighs_one_byte
-from railwright.training.recompute import layers_again
-from railwright.training.route import Chunk
-from railwright.training.sizes import Sizes
-from railwright.training.stages import StageShape
-from railwright.training.states import AT_STEP, IN_PASSES, state_parts
+from railwright.training.layers.one_copy import weighs_one_byte
+from railwright.training.layers.recompute import layers_again
+from railwright.training.layers.stages import StageShape
+from railwright.training.layout.route import Chunk
+from railwright.training.layout.sizes import Sizes
+from railwright.training.memory.activations import layers_away, stage_activations
+from railwright.training.memory.peak import SYSTEM, peak_memory
+from railwright.training.memory.states import AT_STEP, IN_PASSES, state_parts
+from railwright.training.software.deepspeed import OUTPUTS, outputs_kept
 
 MEMORY = ("micro_batch", "sequence_parallel", "recompute", "zero", "offload")
 """Choices that change memory."""

@@ -24,8 +24,8 @@ from railwright.search.lacks_torchtitan import torchtitan_lacks
 from railwright.search.pricing import PASSING
 from railwright.search.space import Block, Space, apply, setting_of
 from railwright.spec.training import Layout, Overlap, TrainingJob
-from railwright.training.eras import era_of
-from railwright.training.sizes import Sizes
+from railwright.training.layout.sizes import Sizes
+from railwright.training.software.eras import era_of
 
 Bools = NDArray[np.bool_]
 Rule = Callable[[Mapping[str, Any], TrainingJob, Transformer], list[str]]

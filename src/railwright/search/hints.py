@@ -8,10 +8,10 @@ from railwright.search.blocks import whole_servers
 from railwright.search.result import Candidate
 from railwright.search.space import SERVERS, Space
 from railwright.spec.training import TrainingJob
-from railwright.training.experts import beyond_reach
-from railwright.training.placement import place
-from railwright.training.sizes import data_parallel, domain_of
-from railwright.training.stages import largest_piece
+from railwright.training.checks.experts import beyond_reach
+from railwright.training.layers.stages import largest_piece
+from railwright.training.layout.placement import place
+from railwright.training.layout.sizes import data_parallel, domain_of
 from railwright.units import show_time
 
 EXPOSED = 0.01

@@ -19,11 +19,11 @@ from railwright.search.lacks import dispatched, has_sinks, schedule_words, shown
 from railwright.search.later import not_yet
 from railwright.search.space import apply
 from railwright.spec.training import TrainingJob
-from railwright.training.eras import era_of
-from railwright.training.graphs import ungraphed
-from railwright.training.hosted import unoffered
-from railwright.training.schedule import SHARED
-from railwright.training.unhidden import exposed_products, exposed_turns
+from railwright.training.layers.graphs import ungraphed
+from railwright.training.layers.unhidden import exposed_products, exposed_turns
+from railwright.training.layout.schedule import SHARED
+from railwright.training.software.eras import era_of
+from railwright.training.software.hosted import unoffered
 
 
 def megatron_lacks(setting: Mapping[str, Any], job: TrainingJob, arch: Transformer) -> list[str]:

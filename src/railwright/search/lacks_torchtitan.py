@@ -12,8 +12,8 @@ from railwright.search.export_torchtitan import GROUPED, LINEAR, SCHEDULES
 from railwright.search.lacks import dispatched, has_sinks, schedule_words, shown_ring
 from railwright.search.space import apply
 from railwright.spec.training import TrainingJob
-from railwright.training.hosted import unoffered
-from railwright.training.schedule import SHARED
+from railwright.training.layout.schedule import SHARED
+from railwright.training.software.hosted import unoffered
 
 
 def torchtitan_lacks(setting: Mapping[str, Any], job: TrainingJob, arch: Transformer) -> list[str]:

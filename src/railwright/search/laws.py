@@ -9,13 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from railwright.model.pattern import Layer
-from railwright.training.exchange import RECEIVED
-from railwright.training.lanes import Task
-from railwright.training.lockstep import without_waits
-from railwright.training.quick import pass_times
-from railwright.training.route import Chunk
-from railwright.training.schedule import SHARED, SPLIT, schedule_name
-from railwright.training.work import Work
+from railwright.training.lanes.tasks import Task
+from railwright.training.layout.route import Chunk
+from railwright.training.layout.schedule import SHARED, SPLIT, schedule_name
+from railwright.training.passes.exchange import RECEIVED
+from railwright.training.passes.lockstep import without_waits
+from railwright.training.passes.work import Work
+from railwright.training.step.quick import pass_times
 
 Floats = NDArray[np.float64]
 Floats32 = NDArray[np.float32]

@@ -17,9 +17,9 @@ from railwright.search.blocks import blocks
 from railwright.search.changes import changed
 from railwright.search.space import Block, Space, apply
 from railwright.spec.training import TrainingJob
-from railwright.training.divisors import divisors
-from railwright.training.hosted import check_offload
-from railwright.training.sizes import job_gpus
+from railwright.training.layout.divisors import divisors
+from railwright.training.layout.sizes import job_gpus
+from railwright.training.software.hosted import check_offload
 from railwright.units import listed
 
 SAVING = (

@@ -8,17 +8,17 @@ from typing import Any
 
 from railwright.model.architecture import Transformer
 from railwright.spec.training import TrainingJob
-from railwright.training.communication import Priced, Prices
-from railwright.training.cost_model import CostModel
-from railwright.training.costs import KernelTime
-from railwright.training.endings import Ending, endings_of
-from railwright.training.eras import Pace
-from railwright.training.lanes import Task
-from railwright.training.pipeline import leaving
-from railwright.training.route import Unit
-from railwright.training.schedule import route_of
-from railwright.training.stage import PassBook, Stage
-from railwright.training.step import stages_of
+from railwright.training.lanes.tasks import Task
+from railwright.training.layers.communication import Priced, Prices
+from railwright.training.layers.cost_model import CostModel
+from railwright.training.layers.costs import KernelTime
+from railwright.training.layout.pipeline import leaving
+from railwright.training.layout.route import Unit
+from railwright.training.layout.schedule import route_of
+from railwright.training.software.eras import Pace
+from railwright.training.step.endings import Ending, endings_of
+from railwright.training.step.simulating import stages_of
+from railwright.training.step.stage import PassBook, Stage
 
 Key = tuple[str, str, float]
 """Purpose, operation and size of a collective, as `Prices.known` has it."""
@@ -36,7 +36,7 @@ def sent_by_stages(
 ) -> list[float]:
     """Bytes one GPU of every stage sends in a step in groups that span servers, whatever the step takes.
 
-    prices, kernel, pace, book  as `training.quick.step_seconds` has them
+    prices, kernel, pace, book  as `training.step.quick.step_seconds` has them
     Per collective of size S over n ranks: all-gather and reduce-scatter S (n-1)/n, all-reduce twice that,
     all-to-all S (n-1)/n, a send S (nccl-tests, doc/PERFORMANCE.md).  All of a group's bytes count, also those
     that stay inside a server.

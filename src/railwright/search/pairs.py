@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from railwright.search.laws import BACKWARD, FORWARD, LONE, SURE, Floats
-from railwright.training.route import Unit
-from railwright.training.schedule import paired
+from railwright.training.layout.route import Unit
+from railwright.training.layout.schedule import paired
 
 Counts = NDArray[np.int64]
 

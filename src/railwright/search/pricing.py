@@ -27,28 +27,28 @@ from railwright.search.laws import ENDS, LONE, Floats, compute_alone, measure
 from railwright.search.space import SHARDING, Block, apply
 from railwright.spec.training import TrainingJob
 from railwright.traffic.demand import Communicator
-from railwright.training.activations import layers_away
-from railwright.training.communication import Prices, gradient_bytes, stage_size
-from railwright.training.constants import constant
-from railwright.training.eras import era_of, pace_of
-from railwright.training.formats import amax_over
-from railwright.training.host import relieved
-from railwright.training.host_memory import tensors_of
-from railwright.training.hosted import updates_on_host
-from railwright.training.lanes import LANES, Task
-from railwright.training.lockstep import in_step, without_waits
-from railwright.training.offload import layer_copies, update_on_host
-from railwright.training.placement import GroupKind, Groups, place
-from railwright.training.quick import pass_times
-from railwright.training.route import Kind
-from railwright.training.schedule import FOLDED, SHARED, SPLIT, in_pairs, schedule_name
-from railwright.training.sizes import job_gpus
-from railwright.training.stage import PassBook, Passed
-from railwright.training.stages import StageShape, shapes_of, tied_parameters
-from railwright.training.step import kernel_timer
-from railwright.training.update import update_on_gpu
-from railwright.training.whatif_machine import in_no_time
-from railwright.training.work import Work
+from railwright.training.lanes.tasks import LANES, Task
+from railwright.training.layers.communication import Prices, gradient_bytes, stage_size
+from railwright.training.layers.stages import StageShape, shapes_of, tied_parameters
+from railwright.training.layout.placement import GroupKind, Groups, place
+from railwright.training.layout.route import Kind
+from railwright.training.layout.schedule import FOLDED, SHARED, SPLIT, in_pairs, schedule_name
+from railwright.training.layout.sizes import job_gpus
+from railwright.training.memory.activations import layers_away
+from railwright.training.memory.host_memory import tensors_of
+from railwright.training.optimizer.update import update_on_gpu
+from railwright.training.passes.lockstep import in_step, without_waits
+from railwright.training.passes.offload import layer_copies, update_on_host
+from railwright.training.passes.work import Work
+from railwright.training.software.constants import constant
+from railwright.training.software.eras import era_of, pace_of
+from railwright.training.software.formats import amax_over
+from railwright.training.software.host import relieved
+from railwright.training.software.hosted import updates_on_host
+from railwright.training.step.quick import pass_times
+from railwright.training.step.simulating import kernel_timer
+from railwright.training.step.stage import PassBook, Passed
+from railwright.training.whatif.machine import in_no_time
 
 SHAPING = ("tensor", "context", "context_kind", "expert", "expert_tensor", "schedule")
 """Structure that decides the tasks of a pass, beside the groups it runs on."""

@@ -14,8 +14,8 @@ from railwright.errors import Mistake, PlanError, SpecError, nearest
 from railwright.model.dlrm import Recommender
 from railwright.spec.check import flaw_of
 from railwright.spec.recommendation import RecommendationJob
-from railwright.training.dlrm import simulate_recommendation, tables_of
-from railwright.training.result import StepResult
+from railwright.training.lanes.result import StepResult
+from railwright.training.recommendation.dlrm import simulate_recommendation, tables_of
 from railwright.units import parse
 
 AXES = ("sharding", "column_shards", "replicate_below", "global_batch")

@@ -8,8 +8,8 @@ from typing import Any
 
 from railwright.search.blocks import Refusal
 from railwright.spec.training import TrainingJob
-from railwright.training.cached import Reserved
-from railwright.training.result import StepResult
+from railwright.training.lanes.result import StepResult
+from railwright.training.memory.cached import Reserved
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Candidate:
 class Effort:
     """What the search did.
 
-    layouts     of the space that can work (`training.plan.check`), all of them screened
+    layouts     of the space that can work (`training.checks.plan.check`), all of them screened
     fitting     of these, whose memory bound is within a GPU
     classes     passes priced; collectives  prices asked of the network
     refined     bounds made closer with a layout's own passes
@@ -71,7 +71,7 @@ class Effort:
 @dataclass(frozen=True)
 class SearchResult:
     """The best layouts of a space: of those whose tensors fit a GPU and that PyTorch's allocator can hold,
-    unused segments given back or with segments that grow (`training.cached.is_held`).
+    unused segments given back or with segments that grow (`training.memory.cached.is_held`).
 
     best      fastest first, of equal times the leanest, then the nearest to the job's own; one per structure,
               microbatch and recomputation, placed as is best

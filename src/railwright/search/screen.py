@@ -34,10 +34,10 @@ from railwright.search.timed import (
     seconds_one_by_one,
     unit_counts,
 )
-from railwright.training.recompute import layers_again
-from railwright.training.route import Chunk, Kind, Route
-from railwright.training.schedule import FOLDED, SHARED, SPLIT, in_pairs, route_under
-from railwright.training.stages import StageShape
+from railwright.training.layers.recompute import layers_again
+from railwright.training.layers.stages import StageShape
+from railwright.training.layout.route import Chunk, Kind, Route
+from railwright.training.layout.schedule import FOLDED, SHARED, SPLIT, in_pairs, route_under
 
 MARGIN = 1e-9
 """A bound is lowered by this share, so that rounding never lifts it above the exact figure."""

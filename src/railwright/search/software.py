@@ -16,9 +16,9 @@ from railwright.search.space import Block, apply
 from railwright.spec.dataset import Data
 from railwright.spec.training import TrainingJob
 from railwright.training import simulate
-from railwright.training.communication import Predict
-from railwright.training.eras import era_of
-from railwright.training.sizes import data_parallel
+from railwright.training.layers.communication import Predict
+from railwright.training.layout.sizes import data_parallel
+from railwright.training.software.eras import era_of
 from railwright.units import show_time
 
 

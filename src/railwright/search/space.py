@@ -16,8 +16,8 @@ from pydantic import ValidationError
 from railwright.errors import Mistake, SpecError, nearest
 from railwright.spec.check import flaw_of
 from railwright.spec.training import Layout, Overlap, TrainingJob
-from railwright.training.sizes import Sizes
-from railwright.training.stages import quarters
+from railwright.training.layers.stages import quarters
+from railwright.training.layout.sizes import Sizes
 
 STRUCTURE = (
     "tensor",

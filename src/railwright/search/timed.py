@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 from railwright.search.laws import Floats
 from railwright.search.pairs import Counts, Passed
 from railwright.search.pricing import Placed
-from railwright.training.quick import KINDS
-from railwright.training.route import Chunk, Kind, Route
-from railwright.training.schedule import SPLIT, schedule
-from railwright.training.stages import StageShape
+from railwright.training.layers.stages import StageShape
+from railwright.training.layout.route import Chunk, Kind, Route
+from railwright.training.layout.schedule import SPLIT, schedule
+from railwright.training.step.quick import KINDS
 
 Timed = Callable[[tuple[Chunk, ...], Kind], Placed]
 """A pass of a layout by its chunks and its kind (`Pricer.passes_of`)."""

@@ -22,8 +22,8 @@ from railwright.search.space import Space
 from railwright.search.stopped import none_is_carried, none_is_held
 from railwright.search.walk import walk
 from railwright.spec.training import TrainingJob
-from railwright.training.formats import job_peak
-from railwright.training.sizes import data_parallel
+from railwright.training.layout.sizes import data_parallel
+from railwright.training.software.formats import job_peak
 
 Objective = Literal["time", "memory"]
 

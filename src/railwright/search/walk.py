@@ -19,8 +19,8 @@ from railwright.search.exact import exact_memory
 from railwright.search.pricing import Pricer
 from railwright.search.space import apply
 from railwright.spec.training import TrainingJob
-from railwright.training.plan import check
-from railwright.training.quick import step_seconds
+from railwright.training.checks.plan import check
+from railwright.training.step.quick import step_seconds
 
 Setting = Mapping[str, Any]
 

@@ -2,9 +2,9 @@
 
 A step in which communication runs beside compute is as long as the longer of both, whatever the shares of
 its instants say.  So shares do not decide; whole simulations do in which one thing takes no time
-(`training.whatif.FREE`), and the answer, the critical path and the rows of what-ifs agree by construction:
-what a thing is worth is the row's step beside the predicted one, and, but for what communication slows beside
-it and for its own launches, never more than its part of the path.
+(`training.whatif.changes.FREE`), and the answer, the critical path and the rows of what-ifs agree by
+construction: what a thing is worth is the row's step beside the predicted one, and, but for what
+communication slows beside it and for its own launches, never more than its part of the path.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from typing import Literal
 from railwright.fabric.graph import Fabric, Role
 from railwright.study.result import SensitivityRow, VariantResult
 from railwright.study.words import share
-from railwright.training.result import ADAM, COMMUNICATION, StepResult
-from railwright.training.whatif import (
+from railwright.training.lanes.result import ADAM, COMMUNICATION, StepResult
+from railwright.training.whatif.changes import (
     FREE_BETWEEN,
     FREE_COMMUNICATION,
     FREE_LAUNCHES,

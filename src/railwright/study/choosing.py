@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from railwright.spec.study import Study
 from railwright.study.result import VariantResult
-from railwright.training.result import StepResult
+from railwright.training.lanes.result import StepResult
 
 CLOSE = 0.01
 """Designs within 1 % of the fastest count as equally fast: the noise floor between two well-built

@@ -28,12 +28,12 @@ from railwright.spec.training import TrainingJob
 from railwright.study.result import Curve, JobResult, VariantResult
 from railwright.traffic.demand import Communicator
 from railwright.training import simulate
-from railwright.training.cached import Reserved, crowded, reserved
-from railwright.training.critical import critical_path
-from railwright.training.dlrm import simulate_recommendation
-from railwright.training.repeats import idle_recompute
-from railwright.training.result import Memory
-from railwright.training.sizes import domain_of, job_gpus
+from railwright.training.lanes.critical import critical_path
+from railwright.training.lanes.result import Memory
+from railwright.training.layout.sizes import domain_of, job_gpus
+from railwright.training.memory.cached import Reserved, crowded, reserved
+from railwright.training.recommendation.dlrm import simulate_recommendation
+from railwright.training.whatif.repeats import idle_recompute
 from railwright.units import show_rate
 
 Tell = Callable[[str], None]

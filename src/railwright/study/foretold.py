@@ -10,10 +10,10 @@ from railwright.study.evaluate import Workshop, architecture, recommender
 from railwright.study.networks import network_doubts
 from railwright.study.together import together
 from railwright.study.warned import said_once
-from railwright.training.cached import crowded
-from railwright.training.dlrm import recommendation_warnings
-from railwright.training.memory import peak_memory
-from railwright.training.plan_warnings import plan_warnings
+from railwright.training.checks.plan_warnings import plan_warnings
+from railwright.training.memory.cached import crowded
+from railwright.training.memory.peak import peak_memory
+from railwright.training.recommendation.dlrm import recommendation_warnings
 
 
 def foretold_warnings(study: Study, workshop: Workshop) -> tuple[str, ...]:

@@ -11,12 +11,12 @@ from railwright.study.bottleneck import SHOWN
 from railwright.study.evaluate import architecture
 from railwright.study.result import JobResult
 from railwright.study.words import share
-from railwright.training.constants import Constant, known
-from railwright.training.eras import era_of, pace_alone
-from railwright.training.graphs import graphed, ungraphed
-from railwright.training.host import Launcher, cpu_factor
-from railwright.training.result import StepResult
-from railwright.training.whatif import FREE_LAUNCHES, QUESTIONS, Case, what_ifs
+from railwright.training.lanes.result import StepResult
+from railwright.training.layers.graphs import graphed, ungraphed
+from railwright.training.software.constants import Constant, known
+from railwright.training.software.eras import era_of, pace_alone
+from railwright.training.software.host import Launcher, cpu_factor
+from railwright.training.whatif.changes import FREE_LAUNCHES, QUESTIONS, Case, what_ifs
 from railwright.units import show_time
 
 LAYER_PARTS: tuple[Graph, ...] = ("attention", "mixer", "mlp", "router")
@@ -33,7 +33,7 @@ CALLS: dict[Launcher, tuple[tuple[str, str], ...]] = {
     ),
     "native": (("host_native_seconds", "a kernel"),),
 }
-"""Launcher -> constants that price what it calls, and for what (`training.host.launch_times`)."""
+"""Launcher -> constants that price what it calls, and for what (`training.software.host.launch_times`)."""
 
 
 def with_launches(

@@ -18,7 +18,7 @@ from railwright.study.result import PublishedEffect
 from railwright.study.sensitivity import first_job, pxn_gain
 from railwright.study.words import percent, share
 from railwright.traffic.placement import can_relay
-from railwright.training.sizes import domain_of, job_gpus
+from railwright.training.layout.sizes import domain_of, job_gpus
 
 KIB, MIB = 1024.0, 1024.0**2
 SMALL = (1 * KIB, 16 * KIB, 256 * KIB)

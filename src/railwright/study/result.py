@@ -14,9 +14,9 @@ from railwright.serving.result import ServingResult
 from railwright.site.plan import SitePlan
 from railwright.spec import override
 from railwright.spec.study import Study
-from railwright.training.cached import Reserved
-from railwright.training.critical import CriticalPath
-from railwright.training.result import StepResult
+from railwright.training.lanes.critical import CriticalPath
+from railwright.training.lanes.result import StepResult
+from railwright.training.memory.cached import Reserved
 
 
 @dataclass(frozen=True)

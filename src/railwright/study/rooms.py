@@ -106,7 +106,7 @@ def money(
     from railwright.cost import Case, compare, levels, price_book
     from railwright.cost.quantities import quantities
     from railwright.training import simulate
-    from railwright.training.sizes import job_gpus
+    from railwright.training.layout.sizes import job_gpus
 
     asked = _in_its_room(study)
     machine = workshop.machine(study)

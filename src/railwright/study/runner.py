@@ -32,7 +32,7 @@ from railwright.study.rooms import rooms
 from railwright.study.sensitivity import sensitivity_row, what_if_rows
 from railwright.study.together import together
 from railwright.study.warned import said_once
-from railwright.training.whatif import FREE_LAUNCHES
+from railwright.training.whatif.changes import FREE_LAUNCHES
 
 Progress = Callable[[str, float], None]
 

@@ -11,11 +11,11 @@ from railwright.study.evaluate import Workshop, architecture, recommender, run_r
 from railwright.study.result import JobResult, SensitivityRow, VariantResult
 from railwright.traffic.placement import can_relay
 from railwright.training import simulate
-from railwright.training.result import StepResult
-from railwright.training.schedule import schedule_name
-from railwright.training.whatif import FREE, QUESTIONS, WhatIf, share_changes, what_ifs
-from railwright.training.whatif_dlrm import QUESTIONS as OF_RECOMMENDERS
-from railwright.training.whatif_dlrm import recommendation_what_ifs
+from railwright.training.lanes.result import StepResult
+from railwright.training.layout.schedule import schedule_name
+from railwright.training.whatif.changes import FREE, QUESTIONS, WhatIf, share_changes, what_ifs
+from railwright.training.whatif.recommendation import QUESTIONS as OF_RECOMMENDERS
+from railwright.training.whatif.recommendation import recommendation_what_ifs
 
 
 def sensitivity_row(

@@ -13,8 +13,8 @@ from railwright.errors import RailwrightError
 from railwright.fabric.graph import Fabric, Kind, server_name
 from railwright.serving.cluster import places
 from railwright.spec.study import ComputeNetwork, Study
-from railwright.training.dlrm import gpus_of
-from railwright.training.placement import place
+from railwright.training.layout.placement import place
+from railwright.training.recommendation.dlrm import gpus_of
 from railwright.units import listed
 
 Ints = NDArray[np.integer]

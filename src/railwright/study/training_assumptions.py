@@ -14,12 +14,12 @@ from railwright.study.launches import launch_calls, launch_costs, launch_factor,
 from railwright.study.result import Assumption
 from railwright.study.words import percent
 from railwright.training import simulate
-from railwright.training.constants import known, width_of
-from railwright.training.eras import Pace, era_of, eras, pace_alone, pace_keys
-from railwright.training.host import cpu_factor
-from railwright.training.sizes import job_gpus
-from railwright.training.software import DEFAULT, factors
-from railwright.training.stragglers import gpu_spread
+from railwright.training.layout.sizes import job_gpus
+from railwright.training.software.constants import known, width_of
+from railwright.training.software.eras import Pace, era_of, eras, pace_alone, pace_keys
+from railwright.training.software.host import cpu_factor
+from railwright.training.software.stragglers import gpu_spread
+from railwright.training.software.words import DEFAULT, factors
 from railwright.units import number, show_share
 
 

@@ -1,8 +1,9 @@
 """Which kind of work each instant of a replayed rank goes to, by the rule of a step's own shares.
 
-As `training.lanes.exposure` has it, a rank computes, else an inner communication runs (tp, cp, ep, emb, pp),
-else it waits for its host.  Data-parallel work and messages between stages run beside all that: where nothing
-else runs, an instant is theirs only if what comes next waits for them, else it is waiting for other ranks.
+As `training.lanes.tasks.exposure` has it, a rank computes, else an inner communication runs (tp, cp, ep, emb,
+pp), else it waits for its host.  Data-parallel work and messages between stages run beside all that: where
+nothing else runs, an instant is theirs only if what comes next waits for them, else it is waiting for other
+ranks.
 """
 
 from __future__ import annotations
@@ -12,15 +13,15 @@ from collections.abc import Iterator
 
 from railwright.traces.graph import ALONE, Node
 from railwright.traces.replaying import Replayed
-from railwright.training.result import COMMUNICATION
+from railwright.training.lanes.result import COMMUNICATION
 
 IDLE = "idle"
 MESSAGES = "+messages"
 """Kinds beside those of ALONE; a communication's is its family's name behind a '+'."""
 
 BESIDE = ("dp", "shard", "copies", "embedding", "mirror")
-"""Last words of the families (`training.placement.Groups`) of data-parallel work: gradients and parameters
-of ranks, copies and stages that hold the same."""
+"""Last words of the families (`training.layout.placement.Groups`) of data-parallel work: gradients and
+parameters of ranks, copies and stages that hold the same."""
 
 INNER = {"etp": "tp", "local": "ep", "rail": "ep"}
 """Last words of families that are charged where another is."""

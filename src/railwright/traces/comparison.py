@@ -28,13 +28,13 @@ from railwright.traces.measured import Collective, Step
 from railwright.traces.step import MOST_EVENTS
 from railwright.traffic.demand import Communicator
 from railwright.training import Groups, StepResult, place, simulate
-from railwright.training.eras import era_of, pace_of
-from railwright.training.lanes import LANES
-from railwright.training.placement import GroupKind
-from railwright.training.result import ADAM, UsedCollective
-from railwright.training.sizes import job_gpus
-from railwright.training.step import kernel_timer
-from railwright.training.timeline import Lane
+from railwright.training.lanes.result import ADAM, UsedCollective
+from railwright.training.lanes.tasks import LANES
+from railwright.training.lanes.timeline import Lane
+from railwright.training.layout.placement import GroupKind
+from railwright.training.layout.sizes import job_gpus
+from railwright.training.software.eras import era_of, pace_of
+from railwright.training.step.simulating import kernel_timer
 
 COMPUTE = {
     "gemm": "matrix products",

@@ -18,8 +18,8 @@ from railwright.collectives.prediction import Op
 from railwright.traces.graph import Group, Node, StepTrace
 from railwright.traces.refusal import too_large
 from railwright.traffic.demand import Communicator
-from railwright.training.communication import Predict
-from railwright.training.contention import NICS, Uses, on_links
+from railwright.training.lanes.contention import NICS, Uses, on_links
+from railwright.training.layers.communication import Predict
 
 
 @dataclass(frozen=True)

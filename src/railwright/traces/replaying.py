@@ -22,8 +22,8 @@ from railwright.collectives.machine import Machine
 from railwright.errors import PlanError
 from railwright.traces.graph import ALONE, Node, StepTrace
 from railwright.traces.pricing import Price, Prices
-from railwright.training.communication import Predict
-from railwright.training.contention import Uses, stretches
+from railwright.training.lanes.contention import Uses, stretches
+from railwright.training.layers.communication import Predict
 
 MOST_NODES = 3_000_000
 """Nodes of all ranks that are placed, together: about 3 GB, and a minute of one core."""

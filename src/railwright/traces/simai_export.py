@@ -18,12 +18,12 @@ from railwright.traces.graph import ALONE
 from railwright.traces.simai import COMM, Part, Row, Workload
 from railwright.traffic.demand import Communicator
 from railwright.training import Event, StepResult, place
-from railwright.training.lockstep import MAXIMA
-from railwright.training.placement import GroupKind
-from railwright.training.result import ADAM
-from railwright.training.schedule import TOGETHER, order_name
-from railwright.training.sizes import Sizes, job_gpus
-from railwright.training.timeline import WAITS
+from railwright.training.lanes.result import ADAM
+from railwright.training.lanes.timeline import WAITS
+from railwright.training.layout.placement import GroupKind
+from railwright.training.layout.schedule import TOGETHER, order_name
+from railwright.training.layout.sizes import Sizes, job_gpus
+from railwright.training.passes.lockstep import MAXIMA
 
 MOST_BETWEEN = 2**31 - 1
 """Workload.cc reads `pp_comm` by `std::stoi`, which throws beyond it [byte]."""

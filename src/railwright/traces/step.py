@@ -25,9 +25,9 @@ from railwright.spec.training import TrainingJob
 from railwright.traces.graph import ALONE, OPS, Group, Node, StepTrace
 from railwright.traffic.demand import Communicator
 from railwright.training import Event, Groups, StepResult, place, simulate
-from railwright.training.eras import hides_sends
-from railwright.training.result import ADAM
-from railwright.training.timeline import WAITS
+from railwright.training.lanes.result import ADAM
+from railwright.training.lanes.timeline import WAITS
+from railwright.training.software.eras import hides_sends
 
 MOST_EVENTS = 400_000
 """Events that a timeline may have to be written as a trace: some seconds and 0.3 GB."""

@@ -1,16 +1,16 @@
 """Training: one step of a transformer on a machine, as a timeline of compute and communication."""
 
-from railwright.training.constants import Constant, ErrorBand, constants, error_band
-from railwright.training.critical import CriticalPath, critical_path
-from railwright.training.dlrm import simulate_recommendation
-from railwright.training.memory import peak_memory
-from railwright.training.placement import Groups, place
-from railwright.training.result import Memory, StepResult, UsedCollective
-from railwright.training.route import Unit
-from railwright.training.schedule import SCHEDULES, schedule
-from railwright.training.step import simulate
-from railwright.training.timeline import Event, Share, Timeline
-from railwright.training.whatif import WhatIf, what_ifs
+from railwright.training.lanes.critical import CriticalPath, critical_path
+from railwright.training.lanes.result import Memory, StepResult, UsedCollective
+from railwright.training.lanes.timeline import Event, Share, Timeline
+from railwright.training.layout.placement import Groups, place
+from railwright.training.layout.route import Unit
+from railwright.training.layout.schedule import SCHEDULES, schedule
+from railwright.training.memory.peak import peak_memory
+from railwright.training.recommendation.dlrm import simulate_recommendation
+from railwright.training.software.constants import Constant, ErrorBand, constants, error_band
+from railwright.training.step.simulating import simulate
+from railwright.training.whatif.changes import WhatIf, what_ifs
 
 __all__ = [
     "SCHEDULES",

@@ -1,0 +1,1 @@
+"""Tasks on lanes, placed in time; what a step is as a value: its timeline, its shares, its result."""

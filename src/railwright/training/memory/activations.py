@@ -1,0 +1,377 @@
+"""Activations of one pipeline stage: what a pass of each chunk keeps, and what its backward needs beside."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import pairwise
+
+from railwright.model import Cut, layer_activations, layer_gradient_bytes, layer_operators
+from railwright.model.activations import Recompute
+from railwright.model.architecture import Operator, Transformer
+from railwright.model.kernels import ELEMENT
+from railwright.model.mixer_operators import mixer_working
+from railwright.model.pattern import PARTS, Layer, is_routed, made_as
+from railwright.model.sparse_kept import index_logits
+from railwright.model.tensor_lists import BEFORE_EXCHANGE, NARROW_OUTPUT, STORED
+from railwright.spec.training import TrainingJob
+from railwright.training.layers.cut import cut_in_memory
+from railwright.training.layers.gathers import gathered_whole
+from railwright.training.layers.lora_kept import adapters_keep, is_needed, of_mlp
+from railwright.training.layers.recompute import layers_again
+from railwright.training.layers.shared import hides_behind_shared
+from railwright.training.layers.stages import StageShape
+from railwright.training.layout.route import Chunk
+from railwright.training.layout.schedule import TOGETHER, in_pairs, order_name, route_of
+from railwright.training.layout.sizes import sequence_ranks, tokens_of, weights_cut
+from railwright.training.memory.chunk_activations import AGAIN, OUTPUT_AGAIN, Kept, chunk_kept, layer_at_work
+from railwright.training.memory.chunked_kept import OF_HEAD
+from railwright.training.memory.end_activations import (
+    embedding_kept,
+    head_backward,
+    head_waiting,
+    joined_kept,
+)
+from railwright.training.software.constants import constant
+from railwright.training.software.deepspeed import (
+    OUTPUTS,
+    gradient_on_its_way,
+    mask_kept,
+    outputs_kept,
+    received_kept,
+    sent_kept,
+)
+from railwright.training.software.eras import era_of
+from railwright.training.software.lora import linears
+from railwright.training.software.nf4 import is_nf4, widest
+
+SCORE_BYTES = 4.0
+"""Bytes per score of the layer at work: scores and softmax in 16 bits."""
+
+FLOWING, ON_ITS_WAY = "activation gradients", "layer on its way to the host"
+"""Of the parts that a layer's backward pass needs beside what is kept, these two."""
+
+MLP = (
+    *("mlp norm output", "mlp up output", "mlp product", "mlp activated"),
+    *("mlp norm in 32 bits", "mlp norm, normalised", "expert activated", "shared activated"),
+    *("router", "latents' input", "expert input", "expert up output", "expert product", "expert latents"),
+    *("shared input", "shared norm output", "shared up output", "shared product"),
+    *(f"{part} up output{STORED}" for part in ("mlp", "expert", "shared")),
+)
+"""Kept tensors of an MLP, or of experts, that its backward pass frees."""
+
+
+@dataclass(frozen=True)
+class StageActivations:
+    """Bytes on one GPU of a stage. [byte]
+
+    chunks              kept by one forward pass of each chunk
+    embedded            of those, what the embedding keeps, tensor by tensor
+    waiting             what the head and its loss keep of a pass between their forward and backward pass
+    always              tensors of fixed size that stay
+    layer_backward, head_backward, embedding_backward  what these need beside what is kept; empty where the
+                        stage has no such part
+    """
+
+    chunks: tuple[float, ...]
+    embedded: tuple[float, ...]
+    waiting: float
+    always: dict[str, float]
+    layer_backward: dict[str, float]
+    head_backward: dict[str, float]
+    embedding_backward: dict[str, float]
+
+
+def stage_activations(
+    job: TrainingJob, arch: Transformer, shape: StageShape, unit_waits: bool | None = None
+) -> StageActivations:
+    """Activations of one stage of a job that passed `plan.check`.
+
+    unit_waits  gradients of embedding and head are among those of one unit that wait to be reduced
+                (`states.WAITING`); default: under ZeRO-3
+    """
+    if unit_waits is None:
+        unit_waits = job.layout.zero == 3
+    end = 0.0 if unit_waits or job.lora else ELEMENT * arch.vocab * arch.hidden / job.layout.tensor
+    kinds: list[Layer] = sorted({k for chunk in shape.chunks for k in chunk.layers})
+    kept, whole = each_kept(job, arch, kinds)
+    layers = [chunk_kept(job, arch, chunk, kept, whole) for chunk in shape.chunks]
+    chunks = tuple(
+        sum(each[layers_away(job, len(each)) :])
+        + (joined_kept(job, arch) if chunk.head else sent_kept(job, arch))
+        + (sum(embedding_kept(job, arch)) + mask_kept(job) if chunk.embedding else received_kept(job, arch))
+        for chunk, each in zip(shape.chunks, layers, strict=True)
+    )
+    flowing = {kind: _gradients(job, arch, kind) for kind in kinds}
+    output = _output(job, arch)
+    if "activations" in job.layout.offload and order_name(job) not in TOGETHER:
+        at_work = _sent_at_work(job, arch, shape.chunks, layers, whole, flowing, output)
+    else:
+        at_work = {
+            **layer_at_work(job, arch, shape.chunks, kept, whole, output),
+            FLOWING: max(flowing.values(), default=0.0),
+            ON_ITS_WAY: max(_layer_on_its_way(job, each) for each in layers),
+        }
+    head = any(chunk.head for chunk in shape.chunks)
+    embedding = any(chunk.embedding for chunk in shape.chunks)
+    return StageActivations(
+        chunks=chunks,
+        embedded=embedding_kept(job, arch),
+        waiting=head_waiting(job, arch) if head else 0.0,
+        always={
+            "workspaces": constant("workspace_bytes"),
+            "gradient placeholders": _placeholders(job, arch, kinds),
+            **gradient_on_its_way(job, _largest(job, arch, shape)),
+            "buffers of what a stage receives": _neighbours(shape) * sent_kept(job, arch),
+            OUTPUTS: outputs_kept(job, arch) if head else 0.0,
+        },
+        layer_backward={
+            **at_work,
+            "weight in 16 bits again": max((widened(job, arch, kind) for kind in kinds), default=0.0),
+        },
+        head_backward=head_backward(job, arch, end) if head else {},
+        embedding_backward={"gradient of the embedding": end} if end and embedding else {},
+    )
+
+
+def stays_of_head(job: TrainingJob, tensors: StageActivations) -> dict[str, float]:
+    """The gradient of a stage's head, where it is an empty one that stays as those of its layers do. [byte]
+
+    Source: Megatron-LM (core 0.14), core/tensor_parallel/layers.py (get_dummy_wgrad).
+    """
+    size = tensors.head_backward.get(OF_HEAD, 0.0)
+    stays = era_of(job).head_placeholder and job.layout.zero < 3 and size
+    return {OF_HEAD: size} if stays else {}
+
+
+def layer_kept(job: TrainingJob, arch: Transformer, kind: Layer) -> float:
+    """What one layer of one microbatch keeps for its backward pass, on one GPU, where `layout.recompute` is
+    for it. [byte]"""
+    return sum(layer_kept_parts(job, arch, kind, job.layout.recompute).values())
+
+
+def each_kept(job: TrainingJob, arch: Transformer, kinds: Sequence[Layer]) -> tuple[Kept, Kept]:
+    """What a layer of each kind keeps where `layout.recompute` is for it, and where nothing is computed
+    again. [byte]"""
+    kept = {kind: layer_kept(job, arch, kind) for kind in kinds}
+    if job.layout.recompute == "none":
+        return kept, kept
+    return kept, {kind: sum(layer_kept_parts(job, arch, kind, "none").values()) for kind in kinds}
+
+
+def layers_away(job: TrainingJob, layers: int) -> int:
+    """Layers at the front of a chunk whose activations go to the host; its last one is needed at once.
+
+    layers  of the chunk
+    """
+    if "activations" not in job.layout.offload:
+        return 0
+    asked = job.layout.offload_layers
+    share = layers if asked is None else -(-asked // route_of(job.layout).chunks)
+    return max(min(share, layers - 1), 0)
+
+
+def _sent_at_work(
+    job: TrainingJob,
+    arch: Transformer,
+    chunks: Sequence[Chunk],
+    layers: Sequence[Sequence[float]],
+    whole: Kept,
+    flowing: Kept,
+    output: float,
+) -> dict[str, float]:
+    """What the layer at work holds at most, beside all layers that stay of its pass, where others go to the
+    host and passes run one after another. [byte]
+
+    A layer comes back beside the one behind it; by then those behind that one are over, and what stayed of
+    them counts against it.  So the widest layers to come back, the layer with most computed again and the one
+    with the largest gradients count together only where they are the same.
+
+    layers   what a pass keeps of every layer of each chunk; whole: of one that keeps all
+    flowing  gradients of a layer at work
+    output   as in `layer_at_work`
+    """
+    found = [{FLOWING: 0.0, ON_ITS_WAY: 0.0}]
+    for chunk, each in zip(chunks, layers, strict=True):
+        away, again = layers_away(job, len(each)), layers_again(job, arch, chunk)
+        for i, kind in reversed([*enumerate(chunk.layers)]):
+            parts = {
+                AGAIN: whole[kind] - each[i],
+                OUTPUT_AGAIN: output if i < again else 0.0,
+                FLOWING: flowing[kind],
+                ON_ITS_WAY: sum(each[max(i - 1, 0) : min(i + 1, away)]),
+            }
+            found.append(_less(parts, sum(each[max(i + 1, away) :])))
+    return max(found, key=lambda parts: sum(parts.values()))
+
+
+def _less(parts: Mapping[str, float], gone: float) -> dict[str, float]:
+    """The parts without so much of them, from the first one on."""
+    left = {}
+    for name, size in parts.items():
+        taken = min(size, gone)
+        left[name], gone = size - taken, gone - taken
+    return left
+
+
+def _layer_on_its_way(job: TrainingJob, sizes: list[float]) -> float:
+    """What two passes that run together hold beyond what is counted of them, the layers that stay (of a
+    forward pass under `paired` one layer); nothing of passes without offload. [byte]
+
+    Of a pass one layer goes while the next computes, or comes back beside the one behind it, so the two
+    largest neighbours are there at most: of two passes together four, or three that take turns in two layers.
+    """
+    away = layers_away(job, len(sizes))
+    if not away:
+        return 0.0
+    counted, pair = sum(sizes[away:]), max(a + b for a, b in pairwise(sizes))
+    if in_pairs(job):
+        return max((2 * pair if len(sizes) > 2 else pair + max(sizes)) - counted - sizes[away - 1], 0.0)
+    return max(2 * (pair - counted), 0.0)
+
+
+def layer_kept_parts(
+    job: TrainingJob, arch: Transformer, kind: Layer, recompute: Recompute
+) -> dict[str, float]:
+    """What one layer keeps, tensor by tensor. [byte]"""
+    layout = job.layout
+    kept = layer_activations(
+        arch,
+        kind,
+        tokens_of(job),
+        job.sequence,
+        cut_in_memory(job, kind),
+        recompute=recompute,
+        modules=layout.recompute_modules,
+        dropout=era_of(job).dropout,
+        dtype="bf16" if job.lora else job.dtype,
+    )
+    if recompute == "full":
+        return kept
+    whole = (name for name in gathered_whole(job, arch, kind) if name in kept)
+    kept = kept | {name: kept[name] * layout.tensor for name in whole} | _shared_input(job, arch, kept)
+    if recompute == "selective" and (saves := era_of(job).saves):
+        # JAX computes the rest again from the layer's input: PaXML saves the output projection too
+        # (SAVE_QKV_OUT_PROJ), MaxText does not (save_qkv_proj).  Source: NVIDIA/dgxc-benchmarking
+        return {name: size for name, size in kept.items() if name in saves}
+    swapped = layout.context > 1 and layout.context_kind == "all-to-all"
+    if swapped and "attention output" in kept and NARROW_OUTPUT not in kept:
+        # the output before heads are swapped back for tokens is kept beside the projection's input
+        kept[BEFORE_EXCHANGE] = kept["attention output"]
+    needed = {name: size for name, size in kept.items() if is_needed(job, arch, kind, name)}
+    return needed | adapters_keep(job, arch, kind, tokens_of(job))
+
+
+def _shared_input(job: TrainingJob, arch: Transformer, kept: Mapping[str, float]) -> dict[str, float]:
+    """What shared experts keep of their input where all-to-alls run beside them (`shared`): they gather it
+    over tensor ranks themselves, and their first product keeps what it reads. [byte]
+
+    Source: Megatron-LM, core/transformer/moe/shared_experts.py (pre_forward_comm; linear_fc1.parallel_mode).
+    """
+    cut = job.layout.sequence_parallel and job.layout.tensor > 1
+    if not cut or "shared up output" not in kept or arch.shared_norm or not hides_behind_shared(job, arch):
+        return {}
+    share = kept.get("shared input", ELEMENT * tokens_of(job) * arch.hidden / job.layout.tensor)
+    return {"shared input": share * job.layout.tensor}
+
+
+def _output(job: TrainingJob, arch: Transformer) -> float:
+    """A layer that runs again whole holds its output until its backward pass ends (CheckpointFunction)."""
+    return _hidden_states(job, arch) if job.layout.recompute == "full" else 0.0
+
+
+def _hidden_states(job: TrainingJob, arch: Transformer) -> float:
+    """One layer's output on one GPU. [byte]"""
+    return tokens_of(job) * ELEMENT * arch.hidden / sequence_ranks(job)
+
+
+def _gradients(job: TrainingJob, arch: Transformer, kind: Layer) -> float:
+    """Activation gradients alive at once, at most, [byte]: behind the MLP, or where the mixer works, when
+    the MLP's tensors are gone."""
+    behind = layer_gradient_bytes(
+        arch,
+        kind,
+        tokens_of(job),
+        cut_in_memory(job, kind),
+        dtype="bf16" if job.lora else job.dtype,
+        trains=job.lora is None or (not is_routed(kind) and "mlp down" in job.lora.targets),
+    )
+    working = _mixing(job, arch, kind)
+    if not working:
+        return behind
+    kept = layer_kept_parts(job, arch, kind, "none")
+    freed = sum(size for name, size in kept.items() if name in MLP or of_mlp(name))
+    return max(behind, _hidden_states(job, arch) + working - freed)
+
+
+def _mixing(job: TrainingJob, arch: Transformer, kind: Layer) -> float:
+    """What the mixer of the layer at work needs beside what is kept, at most. [byte]"""
+    mixer, tensor = PARTS[kind].mixer, job.layout.tensor
+    if not mixer:
+        return 0.0
+    if mixer == "linear":
+        return tokens_of(job) * mixer_working(arch, tensor)[1]
+    if cut_in_memory(job, kind).attention != "flash":
+        # the gradient of the softmax or of its dropped output, which has gone when the other comes
+        return ELEMENT * tokens_of(job) * job.sequence * made_as(arch, kind).heads / tensor
+    return scores_once(job, arch) or index_logits(made_as(arch, kind), tokens_of(job), job.sequence)
+
+
+def scores_once(job: TrainingJob, arch: Transformer) -> float:
+    """Scores that only the layer at work has, where attention is not fused and they cannot have been kept:
+    those of gpt-oss 120B at 4 sequences of 4,096 tokens take 794 GiB, and it ran so on GPUs of 185 and 278
+    GiB. [byte]"""
+    if not era_of(job).scores_once:
+        return 0.0
+    heads = max(arch.heads, arch.window_heads)
+    return SCORE_BYTES * tokens_of(job) * job.sequence * heads / job.layout.tensor
+
+
+def _placeholders(job: TrainingJob, arch: Transformer, kinds: list[Layer]) -> float:
+    """Empty gradients, one per shape of a layer's weights. [byte]
+
+    Weight gradients of Transformer Engine's linear layers go straight into the main gradients, and autograd
+    gets an empty 16-bit tensor instead, which is kept for good (pytorch/module/base.py, get_dummy_wgrad;
+    pytorch/ops for the fused MLP of experts).
+    """
+    if not era_of(job).placeholders or job.layout.zero == 3 or job.lora:
+        return 0.0
+    return ELEMENT * sum(m * n for m, n in _weights(job, arch, kinds))
+
+
+def _largest(job: TrainingJob, arch: Transformer, shape: StageShape) -> float:
+    """Parameters of the largest weight of a stage."""
+    kinds: list[Layer] = sorted({k for chunk in shape.chunks for k in chunk.layers})
+    embedding = shape.embedding * any(c.embedding for c in shape.chunks)
+    head = shape.head * any(c.head for c in shape.chunks)
+    return max(embedding, head, *(float(m * n) for m, n in _weights(job, arch, kinds)))
+
+
+def _weights(job: TrainingJob, arch: Transformer, kinds: list[Layer]) -> set[tuple[int, int]]:
+    """Shapes of the weights of a stage's layers."""
+    return {(op.m, op.n) for kind in kinds for op in weight_products(job, arch, kind)}
+
+
+def weight_products(job: TrainingJob, arch: Transformer, kind: Layer) -> tuple[Operator, ...]:
+    """Products that make the gradients of a layer's weights on one GPU: one of each is m x n large."""
+    return _weight_products(arch, kind, weights_cut(job.layout, kind))
+
+
+@lru_cache(maxsize=1024)
+def _weight_products(arch: Transformer, kind: Layer, cut: Cut) -> tuple[Operator, ...]:
+    return layer_operators(arch, kind, cut.tp, cut.tp, cut).backward_weight
+
+
+def widened(job: TrainingJob, arch: Transformer, kind: Layer) -> float:
+    """16 bits of a layer's largest weight, where they are in 4: there while its product runs. [byte]"""
+    if not is_nf4(job):
+        return 0.0
+    apart = linears(made_as(arch, kind), era_of(job).adapts_apart)
+    return widest(weight_products(job, arch, kind), apart)
+
+
+def _neighbours(shape: StageShape) -> int:
+    """Stages that a stage receives activations or gradients from."""
+    ends = any(c.embedding for c in shape.chunks) + any(c.head for c in shape.chunks)
+    return 2 - ends

@@ -1,0 +1,90 @@
+"""Activations of a model's ends: what embedding, head, loss and the join of multi-token prediction keep."""
+
+from __future__ import annotations
+
+from railwright.model import head_activation_bytes
+from railwright.model.activations import KEPT_INPUT
+from railwright.model.architecture import Transformer
+from railwright.model.kernels import ELEMENT
+from railwright.model.logits import WAITING_LOGIT_BYTES, KeptLoss
+from railwright.model.norms import more_by_norm
+from railwright.spec.training import TrainingJob
+from railwright.training.layout.sizes import sequence_ranks, tokens_of
+from railwright.training.memory.chunked_kept import OF_HEAD, head_in_chunks, waiting_in_chunks
+from railwright.training.software.eras import compiles_chunks, eager_parts, era_of, unfuses_loss
+
+CUT: dict[KeptLoss, KeptLoss] = {"eager": "eager, cut", "compiled": "compiled, cut"}
+"""What PyTorch's losses are over tensor ranks (torchtitan's loss_parallel, on unless it is switched off)."""
+
+
+def embedding_kept(job: TrainingJob, arch: Transformer) -> tuple[float, ...]:
+    """What a pass keeps of the embedding, which no recomputation covers: the input of the norm behind it
+    (torch.nn.LayerNorm), and the mask of its dropout, a byte per element. [byte]
+
+    Source: Megatron-DeepSpeed at ae6277f5, megatron/mpu/layers.py, VocabParallelEmbedding.norm; DeepSpeed,
+    runtime/pipe/module.py, _is_checkpointable (transformer layers only).
+    """
+    elements = tokens_of(job) * arch.hidden / sequence_ranks(job)
+    norm = ELEMENT * elements if arch.embedding_norm else 0.0
+    mask = elements if era_of(job).dropout else 0.0
+    return tuple(size for size in (norm, mask) if size)
+
+
+def joined_kept(job: TrainingJob, arch: Transformer) -> float:
+    """What multi-token prediction keeps beside its layers: two norms' inputs and the joining product's.
+    [byte]"""
+    inputs = 4 + 2 * more_by_norm(arch, eager_parts(job))
+    return arch.mtp_layers * tokens_of(job) * inputs * ELEMENT * arch.hidden / sequence_ranks(job)
+
+
+def head_backward(job: TrainingJob, arch: Transformer, gradient: float) -> dict[str, float]:
+    """The head's backward pass: logits and their gradient, its gathered input, and its weight's gradient
+    before it is added to the main one. [byte]"""
+    layout, rows, loss = job.layout, tokens_of(job), loss_kept(job)
+    if job.chunked_loss:
+        return head_in_chunks(job, arch, gradient, loss)
+    logits = head_activation_bytes(
+        arch,
+        rows,
+        tp=layout.tensor,
+        sequence_parallel=layout.sequence_parallel,
+        loss=loss,
+        unfused=eager_parts(job),
+    )
+    if loss == "unfused":
+        logits += rows * ELEMENT * arch.vocab / layout.tensor
+    logits *= 1 + arch.mtp_layers
+    if "head" in job.dtype_also:
+        # the gradient of the logits at work is cast, straight and transposed
+        logits += rows * 2 * KEPT_INPUT[job.dtype] * arch.vocab / layout.tensor
+    parts = {"logits": logits, "activation gradients": rows * ELEMENT * arch.hidden}
+    if layout.tensor > 1 and layout.sequence_parallel:
+        parts["gathered input"] = rows * ELEMENT * arch.hidden
+    if gradient:
+        parts[OF_HEAD] = gradient
+    return parts
+
+
+def head_waiting(job: TrainingJob, arch: Transformer) -> float:
+    """The inputs of final norm and head, and what the loss keeps (WAITING_LOGIT_BYTES). [byte]"""
+    if job.chunked_loss:
+        return waiting_in_chunks(job, arch, loss_kept(job))
+    layout, rows = job.layout, tokens_of(job)
+    logits = WAITING_LOGIT_BYTES[loss_kept(job)] * arch.vocab / layout.tensor
+    inputs = (2 + more_by_norm(arch, eager_parts(job))) * ELEMENT * arch.hidden / sequence_ranks(job)
+    return rows * (1 + arch.mtp_layers) * (inputs + logits)
+
+
+def loss_kept(job: TrainingJob) -> KeptLoss:
+    """What a job's loss keeps of the logits.
+
+    Transformer Engine's keeps them in 16 bits and writes their gradient in place (Megatron-Bridge,
+    scripts/performance/utils/overrides.py, cross_entropy_fusion_impl 'te'); torchtitan and fms-fsdp call
+    PyTorch's cross entropy, or compile it (torchtitan since April 2025).  Others keep the softmax in fp32, or
+    as much (flash-attn's kernel: logits and their gradient in 16 bits).
+    """
+    era = era_of(job)
+    kept = "compiled" if compiles_chunks(job) else era.kept_loss
+    if unfuses_loss(job):
+        kept = "unfused" if era.framework == "megatron" else "eager"
+    return CUT.get(kept, kept) if job.layout.tensor > 1 else kept

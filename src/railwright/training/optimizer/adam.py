@@ -1,0 +1,58 @@
+"""In which types a job's Adam reads and writes, by the optimizer that its software runs."""
+
+from __future__ import annotations
+
+from railwright.model.adam import BY_ADAM, CAST, COPIED, AdamTypes
+from railwright.spec.training import TrainingJob
+from railwright.training.layers.communication import gradient_bytes, keeps_narrow_weights
+from railwright.training.software.deepspeed import runs_fp16_optimizer
+from railwright.training.software.eras import era_of
+from railwright.training.software.formats import amax_over, has_fp32_shards, master_of, scales_at_once
+
+
+def reads_as_kept(job: TrainingJob) -> bool:
+    """Whether Adam's kernel reads gradients in the type they were reduced in and writes weights itself:
+    precision-aware optimizers do, but for fp8 weights whose scale is found at once.
+
+    Source: Megatron-LM (d98e8a64), core/optimizer/optimizer_config.py,
+    use_precision_aware_optimizer_no_fp8_or_ds_fp8.
+    """
+    aware = job.moment_dtype != "fp32" or master_of(job) == "remainder"
+    return aware and not (master_of(job) == "fp32" and _scaled_at_once(job))
+
+
+def widens_moments(job: TrainingJob) -> bool:
+    """Whether Adam makes fp32 copies of all moments that it updates at once, and casts them back: Transformer
+    Engine's does of those in 8 bits, and of those in 16 bits before it read them (`Era.reads_bf16_moments`).
+
+    Source: Transformer Engine, pytorch/optimizers/fused_adam.py, step (`unscaled_lists`), get_unscaled_state.
+    """
+    era = era_of(job)
+    kept = job.moment_dtype == "fp32" or (job.moment_dtype == "bf16" and era.reads_bf16_moments)
+    return era.megatron_alone and job.optimizer == "adam" and not kept
+
+
+def adam_types(job: TrainingJob) -> AdamTypes:
+    """What a job's Adam reads and writes.
+
+    PyTorch's FSDP updates its fp32 shards in place, always clipped.  Elsewhere Adam's kernel writes weights
+    itself (`reads_as_kept`), or a copy or cast of masters does (fp8_param_gather).  FP16_Optimizer's
+    copies are counted by themselves, that of masters too (`deepspeed.FP16_STEP_BYTES`).
+    """
+    if runs_fp16_optimizer(job):
+        return AdamTypes(weight=BY_ADAM["16 bits"])
+    gradient, moment = gradient_bytes(job), job.moment_dtype
+    if has_fp32_shards(job):
+        return AdamTypes(gradient, master="weights", moment=moment, clipped=True)
+    narrow = keeps_narrow_weights(job)
+    if reads_as_kept(job):
+        weight = BY_ADAM["fp8" if narrow and amax_over(job) != "none" else "16 bits"]
+    else:
+        weight = CAST["current" if amax_over(job) == "none" else "delayed"] if narrow else COPIED
+    clipped = era_of(job).zero_engine  # unscale_and_clip_grads, whose loss scale is 1 in bf16
+    return AdamTypes(gradient, not reads_as_kept(job), master_of(job), moment, weight, clipped)
+
+
+def _scaled_at_once(job: TrainingJob) -> bool:
+    """Whether Megatron-LM's weights are in fp8 with scales that are not delayed."""
+    return era_of(job).megatron_alone and scales_at_once(job)

@@ -1,0 +1,43 @@
+"""The optimizer's step on the GPU, whichever optimizer it is."""
+
+from __future__ import annotations
+
+from railwright.model.architecture import Transformer
+from railwright.spec.training import TrainingJob
+from railwright.training.layers.communication import Prices
+from railwright.training.layers.costs import KernelTime
+from railwright.training.layers.stages import StageShape
+from railwright.training.optimizer.adam import adam_types
+from railwright.training.optimizer.muon import Update, launching, matrix_groups, muon_update, weights_of
+from railwright.training.software.deepspeed import update_operators
+from railwright.training.software.eras import Pace
+from railwright.training.software.host import cpu_factor
+
+NOTHING = Update(0.0)
+"""No GPU updates anything."""
+
+
+def update_on_gpu(
+    job: TrainingJob,
+    arch: Transformer,
+    shape: StageShape,
+    prices: Prices,
+    timed: KernelTime,
+    pace: Pace,
+    over: int,
+    expert_over: int,
+) -> Update:
+    """The longest update of a GPU of a stage.
+
+    over, expert_over  ranks among which states of dense and expert parameters are divided
+    """
+    rest = shape.trained_shard(over, expert_over)
+    muon = NOTHING
+    if job.optimizer == "muon":
+        groups = matrix_groups(arch, job.layout, shape, over, expert_over)
+        host = launching(job.muon.steps, cpu_factor(prices.machine.gpu), pace.host)
+        muon = muon_update(job, groups, prices, timed, host)
+        every = weights_of(groups)
+        rest -= every.dense / over + every.expert / expert_over
+    adam = update_operators(job, max(rest, 0.0), prices.groups.sizes.replicas, adam_types(job))
+    return Update(muon.compute + sum(timed(op) for op in adam), muon.exchanged)

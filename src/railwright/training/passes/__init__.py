@@ -1,0 +1,1 @@
+"""One pass of one chunk as tasks: blocks, collectives between them, launches, copies to the host."""

@@ -1,0 +1,1 @@
+"""A recommendation model's step: tables over GPUs, lookups, their all-to-alls."""

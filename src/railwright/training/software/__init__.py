@@ -1,0 +1,1 @@
+"""What training frameworks run: eras and their paces, constants, number formats, adapters, refusals."""

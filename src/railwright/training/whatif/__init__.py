@@ -1,0 +1,1 @@
+"""One thing changed, and the step again."""
