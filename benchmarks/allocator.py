@@ -22,7 +22,7 @@ from railwright.errors import PlanError
 from railwright.measure.machines import Unsupported
 from railwright.measure.training import records
 from railwright.measure.training_jobs import architecture_of, job_of, machine_for
-from railwright.model.architecture import Transformer
+from railwright.model.shape.architecture import Transformer
 from railwright.spec.training import TrainingJob
 from railwright.training.checks.plan import check
 from railwright.training.lanes.result import Memory

@@ -38,8 +38,9 @@ def run(name: str) -> None:
     from railwright.catalog import load_catalog
     from railwright.fabric import build
     from railwright.fabric.graph import Role
-    from railwright.network import Network, ecmp
-    from railwright.network.ecmp_flows import all_to_all_stream
+    from railwright.network import Network
+    from railwright.network.ecmp import sampled as ecmp
+    from railwright.network.ecmp.flows import all_to_all_stream
     from railwright.spec.study import Cluster, ComputeNetwork
     from railwright.traffic import Communicator, all_to_all
 
@@ -55,7 +56,7 @@ def run(name: str) -> None:
         capacity[np.concatenate([2 * lost, 2 * lost + 1])] = 0
         fabric = replace(fabric, capacity=capacity)
     world = Communicator(np.arange(gpus, dtype=np.int32))
-    __import__("railwright.network.kernel_ecmp")
+    __import__("railwright.network.compiled.kernel_ecmp")
     network = Network(fabric, "ecmp")
     begin, clock = time.process_time(), time.perf_counter()
     traffic: Any = (all_to_all if "listed" in name else all_to_all_stream)(fabric, world, 1e6, False)

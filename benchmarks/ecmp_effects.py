@@ -18,8 +18,9 @@ import numpy as np
 from railwright.catalog import load_catalog
 from railwright.fabric import build
 from railwright.fabric.graph import Fabric
-from railwright.network import Network, ecmp
-from railwright.network.ecmp_rounds import all_to_all_rounds, channels_per_peer
+from railwright.network import Network
+from railwright.network.ecmp import sampled as ecmp
+from railwright.network.ecmp.rounds import all_to_all_rounds, channels_per_peer
 from railwright.spec.study import Cluster, ComputeNetwork
 from railwright.traffic import Communicator, all_to_all, ring
 

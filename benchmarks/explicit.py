@@ -21,7 +21,7 @@ from railwright.fabric import build
 from railwright.fabric.graph import Fabric, Role
 from railwright.network import Network, simulate, solve, together
 from railwright.network.maxmin import FluidSystem, compiled_rates
-from railwright.network.paths import find_routes
+from railwright.network.routing.paths import find_routes
 from railwright.spec.study import Cluster, ComputeNetwork
 from railwright.traffic import Communicator, Traffic, all_to_all
 
@@ -154,7 +154,7 @@ def all_pairs(gpus: int) -> tuple[float, float, str]:
 
 
 if __name__ == "__main__":
-    compile_s, *_ = spent(lambda: __import__("railwright.network.kernel_events"))
+    compile_s, *_ = spent(lambda: __import__("railwright.network.compiled.kernel_events"))
     print(f"{sys.version.split()[0]}, NumPy {np.__version__}; kernels {compile_s:.1f} s to compile or load")
     beside_simgrid(16, 4_000)
     one_solution(32, 100_000)

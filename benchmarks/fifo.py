@@ -21,10 +21,10 @@ from railwright.catalog import load_catalog
 from railwright.fabric import build
 from railwright.fabric.graph import Fabric, Role
 from railwright.network import Network, solve
-from railwright.network.fifo import FLUID, ROCE, simulate
+from railwright.network.fifo.run import FLUID, ROCE, simulate
 from railwright.network.fifo_order import order_sensitivity
-from railwright.network.latency import stretched
-from railwright.network.latency_parts import by_distance, haul, of_pattern
+from railwright.network.routing.latency import stretched
+from railwright.network.routing.latency_parts import by_distance, haul, of_pattern
 from railwright.spec.study import Cluster, ComputeNetwork
 from railwright.traffic import Communicator, Traffic, all_to_all
 from railwright.traffic.order import ORDERS, places
@@ -164,7 +164,7 @@ def distances() -> None:
 if __name__ == "__main__":
     versions = f"Python {platform.python_version()}, NumPy {np.__version__}"
     print(f"{versions}, {os.cpu_count()} cores, {platform.machine()}, load {os.getloadavg()[0]:.1f}\n")
-    compile_s, _ = timed(lambda: __import__("railwright.network.kernel_fifo"))
+    compile_s, _ = timed(lambda: __import__("railwright.network.compiled.kernel_fifo"))
     print(f"kernel: {compile_s:.2f} CPU s to compile or load from the cache\n")
     real_packets()
     packet_simulators()

@@ -18,9 +18,9 @@ from railwright.catalog import load_catalog
 from railwright.fabric import build
 from railwright.fabric.graph import Fabric
 from railwright.network import Network, solve
+from railwright.network.fluid.symmetry import flow_system, without_twins
 from railwright.network.maxmin import compiled_rates, finish_times
-from railwright.network.paths import find_routes
-from railwright.network.symmetry import flow_system, without_twins
+from railwright.network.routing.paths import find_routes
 from railwright.spec.study import Cluster, ComputeNetwork
 from railwright.traffic import Communicator, all_to_all
 
@@ -78,7 +78,7 @@ if __name__ == "__main__":
     wanted = [int(x) for x in sys.argv[1:]] or [64, 240, 512, 1024]
     versions = f"Python {platform.python_version()}, NumPy {np.__version__}"
     print(f"{versions}, {os.cpu_count()} cores, {platform.machine()}")
-    compile_s, _ = timed(lambda: __import__("railwright.network.kernel"))
+    compile_s, _ = timed(lambda: __import__("railwright.network.compiled.kernel_maxmin"))
     print(f"kernel: {compile_s:.2f} s to compile or load from the cache\n")
     print("all-to-all, one size; unmerged columns are finish_times alone [s]")
     print(

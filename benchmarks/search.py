@@ -17,7 +17,7 @@ import time
 from railwright.catalog import load_catalog
 from railwright.collectives import Machine, NcclSettings
 from railwright.model import load_model
-from railwright.model.architecture import Transformer
+from railwright.model.shape.architecture import Transformer
 from railwright.search import Space, search
 from railwright.spec.study import Cluster, ComputeNetwork
 from railwright.spec.training import Layout, Overlap, TrainingJob

@@ -17,7 +17,7 @@ from railwright.measure.training import records
 from railwright.measure.training_jobs import job_of, machine_for
 from railwright.measure.training_models import architecture_of
 from railwright.search import search
-from railwright.search.changes import told
+from railwright.search.space.changes import told
 from railwright.training.software.eras import era_of
 from railwright.units import GIB
 

@@ -14,10 +14,10 @@ from pathlib import Path
 
 import numpy as np
 
-from railwright.serving.client import Workload, no_parts
-from railwright.serving.fleet import Fleet, Pool, Scheduler
-from railwright.serving.simulate import simulate
-from railwright.serving.table import StepTable
+from railwright.serving.clients.client import Workload, no_parts
+from railwright.serving.engine.table import StepTable
+from railwright.serving.simulator.fleet import Fleet, Pool, Scheduler
+from railwright.serving.simulator.simulate import simulate
 
 STUDY = Path(__file__).parent.parent / "examples" / "serve-llama-70b.yaml"
 

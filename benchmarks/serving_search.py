@@ -12,8 +12,8 @@ import time
 from railwright.catalog import load_catalog
 from railwright.collectives import Machine, NcclSettings
 from railwright.model import load_model
-from railwright.search.serving_search import search_serving
-from railwright.search.serving_words import plan_words
+from railwright.search.serving.searching import search_serving
+from railwright.search.serving.words import plan_words
 from railwright.spec.serving import Client, ServingJob, ServingLayout, Slo
 from railwright.spec.study import Cluster, ComputeNetwork
 

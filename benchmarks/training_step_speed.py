@@ -13,7 +13,7 @@ from typing import Any
 
 from railwright.measure.machines import published_machine
 from railwright.model import load_model
-from railwright.model.architecture import Transformer
+from railwright.model.shape.architecture import Transformer
 from railwright.spec.training import Layout, Overlap, TrainingJob
 from railwright.training import simulate
 

@@ -23,11 +23,11 @@ def case(name: str, study: Path, pattern: str, pxn: bool, changes: dict, k: int,
     from railwright.catalog import load_catalog
     from railwright.fabric import build
     from railwright.network import Network
-    from railwright.network.whatif import single_failures
-    from railwright.network.whatif_elements import elements
-    from railwright.network.whatif_pattern import Pattern, world
-    from railwright.network.whatif_price import price
-    from railwright.network.whatif_sets import random_failures
+    from railwright.network.whatif.elements import elements
+    from railwright.network.whatif.pattern import Pattern, world
+    from railwright.network.whatif.price import price
+    from railwright.network.whatif.sets import random_failures
+    from railwright.network.whatif.single import single_failures
     from railwright.spec import load_study, override
 
     start = time.perf_counter()

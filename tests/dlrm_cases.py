@@ -6,7 +6,7 @@ from functools import cache
 
 from railwright.catalog import load_catalog
 from railwright.collectives import Machine, NcclSettings
-from railwright.model.dlrm import Recommender, load_recommender
+from railwright.model.recommendation.dlrm import Recommender, load_recommender
 from railwright.spec.recommendation import RecommendationJob
 from railwright.spec.study import Cluster, ComputeNetwork
 from railwright.training import StepResult

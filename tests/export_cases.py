@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import product
 
-from railwright.search.dispatcher import Hosts
-from railwright.search.export import export
-from railwright.search.result import Candidate
+from railwright.search.exports.dispatcher import Hosts
+from railwright.search.training.export import export
+from railwright.search.training.result import Candidate
 from railwright.spec.training import Overlap, TrainingJob
 from railwright.training import simulate
 from search_cases import CHOOSING

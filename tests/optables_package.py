@@ -12,7 +12,7 @@ import pytest
 
 from railwright.catalog import load_catalog
 from railwright.compute.gemm import Shape
-from railwright.serving.kernels import (
+from railwright.serving.kernels.times import (
     AttentionRow,
     ExpertRow,
     Floats,

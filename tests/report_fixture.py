@@ -17,7 +17,7 @@ import numpy as np
 from railwright.collectives.prediction import CollectivePrediction, Op, Term
 from railwright.fabric.counts import Counts
 from railwright.fabric.graph import Fabric, Kind, Role
-from railwright.network.solution import Bottleneck
+from railwright.network.routing.solution import Bottleneck
 from railwright.spec.study import Cluster, ComputeNetwork, Study, Variant
 from railwright.spec.training import TrainingJob
 from railwright.study.result import (

@@ -9,10 +9,10 @@ import pytest
 
 from railwright.collectives.machine import Machine
 from railwright.errors import PlanError
-from railwright.model.architecture import Transformer
+from railwright.model.shape.architecture import Transformer
 from railwright.search import Space, search
-from railwright.search.blocks import blocks
-from railwright.search.space import apply
+from railwright.search.bounds.blocks import blocks
+from railwright.search.space.axes import apply
 from railwright.spec.training import TrainingJob
 from railwright.training import peak_memory, simulate
 from railwright.training.memory.cached import cached

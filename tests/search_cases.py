@@ -7,14 +7,14 @@ from dataclasses import replace
 from typing import Any
 
 from railwright.errors import PlanError
-from railwright.model.architecture import Transformer
+from railwright.model.shape.architecture import Transformer
 from railwright.search import Space
-from railwright.search.blocks import blocks
-from railwright.search.footprint import Footprint
-from railwright.search.frameworks import FRAMEWORKS
-from railwright.search.pricing import Pricer
-from railwright.search.screen import Screen
-from railwright.search.space import Block, apply
+from railwright.search.bounds.blocks import blocks
+from railwright.search.bounds.footprint import Footprint
+from railwright.search.bounds.pricing import Pricer
+from railwright.search.bounds.screen import Screen
+from railwright.search.space.axes import Block, apply
+from railwright.search.training.frameworks import FRAMEWORKS
 from railwright.spec.training import TrainingJob
 from railwright.training import simulate
 from railwright.training.lanes.result import StepResult

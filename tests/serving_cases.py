@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from railwright.serving.client import Workload, no_parts
-from railwright.serving.fleet import Fleet, Pool, Scheduler
-from railwright.serving.table import StepTable
+from railwright.serving.clients.client import Workload, no_parts
+from railwright.serving.engine.table import StepTable
+from railwright.serving.simulator.fleet import Fleet, Pool, Scheduler
 
 
 def flat_table(

@@ -13,7 +13,7 @@ from railwright.catalog import load_catalog
 from railwright.collectives.machine import Machine
 from railwright.collectives.prediction import CollectivePrediction, NcclSettings, Op, Term
 from railwright.errors import PlanError
-from railwright.model.architecture import LinearMixer, Operator, Transformer
+from railwright.model.shape.architecture import LinearMixer, Operator, Transformer
 from railwright.spec.study import Cluster, ComputeNetwork
 from railwright.spec.training import Layout, Overlap, TrainingJob
 from railwright.traffic.demand import Communicator

@@ -13,9 +13,9 @@ from railwright.catalog import load_catalog
 from railwright.errors import PlanError
 from railwright.fabric import Fabric, Kind
 from railwright.network import Network
-from railwright.network.whatif_elements import elements
-from railwright.network.whatif_pattern import Pattern
-from railwright.network.whatif_price import healthy, price
+from railwright.network.whatif.elements import elements
+from railwright.network.whatif.pattern import Pattern
+from railwright.network.whatif.price import healthy, price
 from railwright.spec.study import Cluster, ComputeNetwork, Fault
 from railwright.traffic import Communicator
 

@@ -23,7 +23,7 @@ from railwright.measure.training import records
 from railwright.measure.training_jobs import DTYPES
 from railwright.measure.training_models import architectures
 from railwright.model import bundled_models, flops_per_token, load_model
-from railwright.model.architecture import Transformer
+from railwright.model.shape.architecture import Transformer
 from railwright.training.software.constants import width_of
 
 Mixture = tuple[str, str, int, str]

@@ -22,8 +22,8 @@ from railwright.measure.optables.fitting import Fit, Found, Reduced, Subject, Ta
 from railwright.measure.optables.package import Package, systems
 from railwright.measure.optables.products import products
 from railwright.measure.optables.routed import BESIDE_FP8, experts, reductions
-from railwright.serving.constants import KNOTS
-from railwright.serving.kernels import Speeds
+from railwright.serving.kernels.constants import KNOTS
+from railwright.serving.kernels.times import Speeds
 
 Line = tuple[tuple[str, ...], str]
 """Path in the YAML, and the value at its end."""

@@ -22,12 +22,12 @@ import numpy as np
 
 from railwright.measure.serving_cases import Case, architecture_of, cases, machine_for
 from railwright.measure.serving_jobs import pose
-from railwright.model.architecture import Transformer
-from railwright.serving import profiles
-from railwright.serving.held import held_bytes
-from railwright.serving.operators import Stage
-from railwright.serving.pace import eager_row
-from railwright.serving.step import StepParts, stage_of, step_parts
+from railwright.model.shape.architecture import Transformer
+from railwright.serving.engine import profiles
+from railwright.serving.engine.held import held_bytes
+from railwright.serving.engine.operators import Stage
+from railwright.serving.engine.pace import eager_row
+from railwright.serving.engine.step import StepParts, stage_of, step_parts
 
 BLOOM = Transformer(
     name="bloom-176b",

@@ -21,7 +21,7 @@ from railwright.compute.gemm import Shape
 from railwright.measure.optables import attending, routed
 from railwright.measure.optables import products as dense
 from railwright.measure.optables.fitting import Fit, fitted, groups_of, sample
-from railwright.serving.flash2 import (
+from railwright.serving.kernels.flash2 import (
     TileRow,
     beside_seconds,
     chunk_seconds,
@@ -29,7 +29,7 @@ from railwright.serving.flash2 import (
     splits,
     uneven_seconds,
 )
-from railwright.serving.kernels import ExpertRow, Floats, GemmRow, Speeds, experts_seconds, gemm_seconds
+from railwright.serving.kernels.times import ExpertRow, Floats, GemmRow, Speeds, experts_seconds, gemm_seconds
 
 Products = dict[str, tuple[int, int]]
 """Layer -> columns and inner width."""
@@ -105,7 +105,7 @@ def products(root: Path, speeds: Speeds, bundles: tuple[Bundle, ...]) -> tuple[G
 def elements(root: Path, speeds: Speeds, bundles: tuple[Bundle, ...], gemm: GemmRow) -> str:
     """The row of element-wise kernels: the sum of a layer's norms, rotary embedding and activation.
 
-    Bytes as serving/operators.py counts them: eight a value of each norm, six one of the activation.
+    Bytes as serving/engine/operators.py counts them: eight a value of each norm, six one of the activation.
     """
     found: list[tuple[float, ...]] = []
     for bundle in bundles:

@@ -30,10 +30,10 @@ from railwright.measure.serving_cases import (
     machine_for,
 )
 from railwright.measure.serving_jobs import pose
-from railwright.serving import profiles
-from railwright.serving.exchange import nccl_seconds
+from railwright.serving.engine import profiles
+from railwright.serving.engine.exchange import nccl_seconds
+from railwright.serving.engine.step import stage_of, step_parts
 from railwright.serving.result import ServingResult
-from railwright.serving.step import stage_of, step_parts
 
 SMS = {"H100": 132, "A100": 108}
 LAYERS, HEADS = {"8b": 32, "70b": 80}, {"8b": 32, "70b": 64}

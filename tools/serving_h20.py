@@ -2,7 +2,7 @@
 
 python tools/serving_h20.py FOLDER
 (FOLDER: bench_data of alibaba/InferSim@f2293da, Apache-2.0.)
-No constant of an H20 is among those that predict it but serving/cut.py's REACHED.  InferSim's grouped
+No constant of an H20 is among those that predict it but serving/kernels/cut.py's REACHED.  InferSim's grouped
 products are DeepGEMM's, our experts SGLang's Triton kernels: on an H800, whose tensor cores do not bind them,
 these take longer.
 """
@@ -18,8 +18,8 @@ import numpy as np
 
 from railwright.catalog import load_catalog
 from railwright.compute.gemm import Shape
-from railwright.serving.constants import Kernels, kernels_of
-from railwright.serving.kernels import decode_seconds, experts_seconds, gemm_seconds, prefill_seconds
+from railwright.serving.kernels.constants import Kernels, kernels_of
+from railwright.serving.kernels.times import decode_seconds, experts_seconds, gemm_seconds, prefill_seconds
 
 Pair = tuple[float, float]
 """Seconds predicted and measured."""

@@ -19,7 +19,7 @@ from railwright.measure.serving import answer, rows_of
 from railwright.measure.serving_cases import Case, cases, machine_for
 from railwright.measure.serving_jobs import Posed, pose
 from railwright.measure.table import Row
-from railwright.serving.profiles import engine_of
+from railwright.serving.engine.profiles import engine_of
 
 
 def main(folder: Path, part: str = "") -> None:

@@ -11,9 +11,9 @@ from network_fabrics import make
 from railwright.cli.main import app
 from railwright.errors import PlanError
 from railwright.network import Network
-from railwright.network.whatif import single_failures
-from railwright.network.whatif_elements import elements
-from railwright.network.whatif_pattern import Pattern, world
+from railwright.network.whatif.elements import elements
+from railwright.network.whatif.pattern import Pattern, world
+from railwright.network.whatif.single import single_failures
 from railwright.traffic import Communicator
 
 STUDY = str(Path(__file__).parents[2] / "examples" / "mixtral-240-h100.yaml")

@@ -18,7 +18,7 @@ from railwright.crosscheck.programs import Failed, run
 from railwright.errors import PlanError
 from railwright.fabric.graph import Role
 from railwright.network import Network
-from railwright.network.solution import RoutingName
+from railwright.network.routing.solution import RoutingName
 
 
 def problem(pattern: str = "all-to-all", routing: RoutingName = "adaptive", slow: bool = False) -> Problem:

@@ -17,8 +17,8 @@ from railwright.cli.main import app
 from railwright.errors import PlanError, RailwrightError
 from railwright.measure.optables.package import installed
 from railwright.measure.optables.source import read_source
-from railwright.serving.constants import kernels_of
-from railwright.serving.measured import FORM, read_kernels
+from railwright.serving.kernels.constants import kernels_of
+from railwright.serving.kernels.measured import FORM, read_kernels
 from railwright.spec import load_study
 
 PRODUCTS = "h100_sxm/gemm/vllm/0.30.0/gemm_perf.parquet"
@@ -196,7 +196,7 @@ def test_serving_needs_nothing_of_the_extra(tmp_path: Path) -> None:
     file = small(tmp_path)
     program = (
         "import sys; from railwright.catalog import load_catalog; "
-        "from railwright.serving.constants import kernels_of; "
+        "from railwright.serving.kernels.constants import kernels_of; "
         f"kernels_of(load_catalog().gpus['h100-sxm'], 'vllm', {file!r}).gemm('bf16'); "
         "print([m for m in ('pyarrow', 'scipy', 'railwright.measure.optables') if m in sys.modules])"
     )

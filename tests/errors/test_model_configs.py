@@ -8,7 +8,7 @@ import pytest
 from model_configs import DEEPSEEK, GOOD, saved
 from railwright.errors import RailwrightError, SpecError
 from railwright.model import load_model
-from railwright.model.hf_config import parse_config
+from railwright.model.configs.hf_config import parse_config
 
 
 @pytest.fixture

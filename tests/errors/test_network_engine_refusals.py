@@ -11,7 +11,8 @@ import pytest
 import network_fabrics as hand
 import railwright.network.solve  # noqa: F401  (the module, beside the function of its name)
 from railwright.errors import PlanError
-from railwright.network import Network, fifo_paths, solve
+from railwright.network import Network, solve
+from railwright.network.fifo import paths as fifo_paths
 from railwright.traffic import Communicator, Groups, Traffic, all_to_all
 
 

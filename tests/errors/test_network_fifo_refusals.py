@@ -11,9 +11,11 @@ from numpy.typing import NDArray
 
 import network_fabrics as hand
 from railwright.errors import PlanError
-from railwright.network import Network, fifo, fifo_paths
-from railwright.network.fifo import Framing, simulate
-from railwright.network.fifo_events import Load, Record, Servers, run
+from railwright.network import Network
+from railwright.network.fifo import paths as fifo_paths
+from railwright.network.fifo import run as fifo
+from railwright.network.fifo.fifo_events import Load, Record, Servers, run
+from railwright.network.fifo.run import Framing, simulate
 from railwright.traffic import send_recv
 
 

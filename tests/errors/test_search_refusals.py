@@ -56,7 +56,7 @@ def test_what_sends_to_a_search_says_how_to_narrow_it(share: float) -> None:
 
 
 def test_a_space_that_is_too_large_says_how_to_narrow_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("railwright.search.branch.MOST_LAYOUTS", 10)
+    monkeypatch.setattr("railwright.search.training.branch.MOST_LAYOUTS", 10)
     with pytest.raises(PlanError, match=r"more than the 10 .* \(--space\), or .* \(--framework\)\."):
         search(job(gpus=8), DENSE, machine(1), Space())
 

@@ -10,8 +10,8 @@ from typer.testing import CliRunner
 
 from railwright.cli.main import app
 from railwright.errors import PlanError, SpecError
-from railwright.search.serving_search import search_serving
-from railwright.search.serving_space import ServingSpace
+from railwright.search.serving.searching import search_serving
+from railwright.search.serving.space import ServingSpace
 from railwright.spec.serving import Client, Slo
 from serving_jobs import arch, job, machine
 

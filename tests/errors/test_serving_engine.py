@@ -8,8 +8,8 @@ import pytest
 
 from railwright.errors import PlanError, SpecError
 from railwright.model import load_model
-from railwright.serving.profiles import engine_of
-from railwright.serving.step import step_parts, tabulate
+from railwright.serving.engine.profiles import engine_of
+from railwright.serving.engine.step import step_parts, tabulate
 from railwright.spec import load_study_text
 from railwright.spec.serving import ServingLayout
 from serving_jobs import arch, job, machine

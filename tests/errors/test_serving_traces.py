@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from railwright.errors import PlanError, RailwrightError
-from railwright.serving.client import workload
-from railwright.serving.fleet import Outage
-from railwright.serving.simulate import simulate
-from railwright.serving.trace_files import read_trace
+from railwright.serving.clients.client import workload
+from railwright.serving.clients.trace_files import read_trace
+from railwright.serving.simulator.fleet import Outage
+from railwright.serving.simulator.simulate import simulate
 from railwright.spec.serving import Client
 from serving_cases import flat_table, one_replica, requests
 

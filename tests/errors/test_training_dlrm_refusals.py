@@ -8,7 +8,7 @@ import pytest
 
 from dlrm_cases import SMALL, ranking, step
 from railwright.errors import PlanError, SpecError
-from railwright.model.dlrm import Recommender, load_recommender, parse_recommender
+from railwright.model.recommendation.dlrm import Recommender, load_recommender, parse_recommender
 
 
 @pytest.mark.parametrize(

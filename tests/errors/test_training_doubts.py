@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from railwright.measure.training import records
-from railwright.model.architecture import Transformer
+from railwright.model.shape.architecture import Transformer
 from railwright.spec.training import Overlap, TrainingJob
 from railwright.training import simulate
 from railwright.training.checks.doubts import doubts

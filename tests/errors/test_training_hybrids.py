@@ -8,7 +8,7 @@ import pytest
 
 from railwright.errors import PlanError
 from railwright.model import load_model
-from railwright.serving.step import check_layout
+from railwright.serving.engine.step import check_layout
 from railwright.spec.serving import ServingLayout
 from railwright.training import simulate
 from railwright.training.checks.plan import check

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from railwright.search.frameworks import FRAMEWORKS
+from railwright.search.training.frameworks import FRAMEWORKS
 from railwright.spec.training import TrainingJob
 from railwright.training.checks.doubts import doubts
 from railwright.training.checks.ships import of_schedule, shipped

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from railwright.model.architecture import Transformer
+from railwright.model.shape.architecture import Transformer
 from railwright.spec.training import TrainingJob
 from railwright.training.checks.plan import refusals
 from training_cases import DENSE, MOE, changed, job, machine, refusal

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from railwright.model.architecture import Transformer
+from railwright.model.shape.architecture import Transformer
 from railwright.spec.lora import Lora
 from railwright.spec.training import Overlap, TrainingJob
 from railwright.training.checks.doubts import doubts

@@ -14,8 +14,8 @@ from railwright.asbuilt.routing import gaps, machine_owners, out_links, with_lid
 from railwright.catalog import load_catalog
 from railwright.errors import PlanError
 from railwright.network import Tables
-from railwright.network.tables import destination_name, destinations
-from railwright.network.tables_check import check_tables
+from railwright.network.routing.tables import destination_name, destinations
+from railwright.network.routing.tables_check import check_tables
 
 DATA = Path(__file__).parent.parent / "data" / "asbuilt"
 MACHINE = infer(read(DATA / "small.topology"))

@@ -64,7 +64,7 @@ def hashed(seed: int, qps: int):
     """30 servers whose rings cross rails, on ECMP with one seed."""
     from dataclasses import replace
 
-    from railwright.network.solution import Network
+    from railwright.network.routing.solution import Network
 
     on = machine(30, routing="ecmp", nccl=NcclSettings(**RING, cross_nic=True, qps_per_connection=qps))
     return replace(on, network=Network(on.network.fabric, "ecmp", seed))

@@ -11,7 +11,7 @@ from railwright.errors import PlanError
 from railwright.fabric import apply_faults
 from railwright.fabric.graph import Kind
 from railwright.network import Network
-from railwright.network.paths import find_routes
+from railwright.network.routing.paths import find_routes
 from railwright.spec.study import Fault
 from railwright.traffic import Traffic
 

@@ -12,7 +12,7 @@ from railwright.measure.compare import compare
 from railwright.measure.compare_suspects import scaled
 from railwright.measure.logs.curve import MeasuredCurve, Point
 from railwright.measure.study_machine import study_machine
-from railwright.network.solution import Network
+from railwright.network.routing.solution import Network
 from railwright.spec import load_study_text, template
 from railwright.traffic.demand import Communicator
 

@@ -16,11 +16,17 @@ from railwright.cli.main import app
 from railwright.compute.gemm import Shape
 from railwright.measure.optables.package import installed
 from railwright.measure.optables.source import Source, read_source
-from railwright.serving.attention import prefill_attention
-from railwright.serving.constants import kernels_of
-from railwright.serving.kernels import Routed, decode_seconds, experts_seconds, gemm_seconds, prefill_seconds
-from railwright.serving.measured import read_kernels
-from railwright.serving.step import stage_of, step_parts, tabulate
+from railwright.serving.engine.attention import prefill_attention
+from railwright.serving.engine.step import stage_of, step_parts, tabulate
+from railwright.serving.kernels.constants import kernels_of
+from railwright.serving.kernels.measured import read_kernels
+from railwright.serving.kernels.times import (
+    Routed,
+    decode_seconds,
+    experts_seconds,
+    gemm_seconds,
+    prefill_seconds,
+)
 from serving_jobs import arch, job, machine
 
 STUDY = """

@@ -14,7 +14,7 @@ from railwright.measure.loadgen import read_results
 from railwright.measure.loadgen.result import BenchResult, Summary
 from railwright.measure.serving_compare import compare_serving, load_of, workload_of
 from railwright.measure.study_machine import study_machine
-from railwright.model.hf_config import load_model
+from railwright.model.configs.hf_config import load_model
 from railwright.serving.predict import serve
 from railwright.spec.serving import Client, ServingJob
 from railwright.spec.study import Study

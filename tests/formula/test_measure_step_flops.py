@@ -12,7 +12,7 @@ from railwright.measure.step_flops import AGAIN, LoggedFlops, logged_flops
 from railwright.measure.step_words import flop_words
 from railwright.measure.steplog import LoggedStep, StepLog, read_step_log
 from railwright.model import flops_per_token, load_model
-from railwright.model.architecture import Transformer
+from railwright.model.shape.architecture import Transformer
 from railwright.spec.training import Lora, TrainingJob
 from training_cases import DENSE, changed, job
 

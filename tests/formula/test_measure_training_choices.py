@@ -8,7 +8,7 @@ import pytest
 
 from railwright.measure.bands import weighted
 from railwright.measure.training_choices import Pair, Step, pairs
-from railwright.search.claims import FIFTH, trusted
+from railwright.search.training.claims import FIFTH, trusted
 from railwright.training.software.choices import choice, choices
 
 STEPS = [

@@ -3,7 +3,7 @@
 import pytest
 
 from railwright.model import AdamTypes, optimizer_bytes, optimizer_operators
-from railwright.model.adam import BY_ADAM
+from railwright.model.operators.adam import BY_ADAM
 from railwright.spec.training import Layout, TrainingJob
 from railwright.training.optimizer.adam import adam_types
 

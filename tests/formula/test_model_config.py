@@ -8,7 +8,7 @@ import pytest
 from model_configs import ROWS
 from railwright.errors import RailwrightError, SpecError
 from railwright.model import bundled_models, count_parameters, load_model
-from railwright.model.pattern import layer_kinds, num_moe_layers
+from railwright.model.shape.pattern import layer_kinds, num_moe_layers
 
 LLAMA = {
     "model_type": "llama",

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from railwright.model import load_model
-from railwright.model.architecture import Details
-from railwright.model.hf_config import parse_config
+from railwright.model.configs.hf_config import parse_config
+from railwright.model.shape.architecture import Details
 
 LLAMA: dict[str, Any] = {
     "hidden_size": 512,

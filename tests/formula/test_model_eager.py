@@ -7,8 +7,15 @@ from dataclasses import replace
 import pytest
 
 from railwright.model import Cut, head_operators, layer_operators, load_model
-from railwright.model.architecture import Operator
-from railwright.model.eager import BIASED, EAGER_CHOICE, FUSED_CHOICE, GROUPED, LATENT_JOINS, TURN_LAUNCHES
+from railwright.model.operators.eager import (
+    BIASED,
+    EAGER_CHOICE,
+    FUSED_CHOICE,
+    GROUPED,
+    LATENT_JOINS,
+    TURN_LAUNCHES,
+)
+from railwright.model.shape.architecture import Operator
 from railwright.spec.training import TrainingJob
 from railwright.training.layers.operators import operators_of, unfused_of
 from railwright.training.software.constants import constant

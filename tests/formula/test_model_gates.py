@@ -16,13 +16,13 @@ from railwright.model import (
     load_model,
     parse_config,
 )
-from railwright.model.matrices import layer_matrices
-from railwright.model.pattern import layer_kinds
-from railwright.search.dispatcher import Hosts
-from railwright.search.export_megatron import megatron
-from railwright.serving.memory import weight_bytes
-from railwright.serving.operators import Stage, row_parts
-from railwright.serving.step import check_layout, stage_of
+from railwright.model.counts.matrices import layer_matrices
+from railwright.model.shape.pattern import layer_kinds
+from railwright.search.exports.dispatcher import Hosts
+from railwright.search.exports.megatron import megatron
+from railwright.serving.engine.memory import weight_bytes
+from railwright.serving.engine.operators import Stage, row_parts
+from railwright.serving.engine.step import check_layout, stage_of
 from railwright.spec.serving import ServingLayout
 from railwright.training.checks.plan import check
 from serving_jobs import job as serving_job

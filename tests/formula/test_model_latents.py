@@ -15,8 +15,8 @@ from railwright.model import (
     layer_parameters,
     load_model,
 )
-from railwright.model.matrices import layer_matrices
-from railwright.model.recompute import LATENT as PRODUCTS
+from railwright.model.counts.matrices import layer_matrices
+from railwright.model.operators.recompute import LATENT as PRODUCTS
 from railwright.training import simulate
 from railwright.training.layers.communication import routed_size
 from training_cases import LATENTS, MOE, job, machine

@@ -16,8 +16,8 @@ from railwright.model import (
     layer_parameters,
     load_model,
 )
-from railwright.model.architecture import Operator, Transformer
-from railwright.model.mixers import projected
+from railwright.model.shape.architecture import Operator, Transformer
+from railwright.model.shape.mixers import projected
 from railwright.training.software.host import launch_times
 from training_cases import KIMI
 

@@ -9,16 +9,10 @@ import pytest
 from railwright.catalog import find, load_catalog
 from railwright.compute import kernel_time
 from railwright.errors import PlanError
-from railwright.model import (
-    Cut,
-    head_operators,
-    layer_activations,
-    layer_operators,
-    load_model,
-)
-from railwright.model.architecture import Operator
-from railwright.model.kernels import attention_pair
-from railwright.model.narrow import BLOCK_COPIES, SUMMED_HEADS, beside_narrow
+from railwright.model import Cut, head_operators, layer_activations, layer_operators, load_model
+from railwright.model.operators.kernels import attention_pair
+from railwright.model.operators.narrow import BLOCK_COPIES, SUMMED_HEADS, beside_narrow
+from railwright.model.shape.architecture import Operator
 from railwright.spec.training import TrainingJob
 from railwright.training import simulate
 from railwright.training.layers.stages import stage_shapes

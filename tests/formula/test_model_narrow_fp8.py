@@ -12,9 +12,9 @@ from railwright.compute import kernel_time, profile_of
 from railwright.compute.profile import interpolated
 from railwright.errors import PlanError
 from railwright.model import Cut, layer_activations, layer_operators, load_model
-from railwright.model.architecture import Operator, Transformer
-from railwright.model.kernels import attention_pair
-from railwright.model.narrow import NARROW, OUTPUT_IN_16_BITS, Scaling, beside_narrow
+from railwright.model.operators.kernels import attention_pair
+from railwright.model.operators.narrow import NARROW, OUTPUT_IN_16_BITS, Scaling, beside_narrow
+from railwright.model.shape.architecture import Operator, Transformer
 from railwright.spec.lora import Lora
 from railwright.spec.training import Layout, TrainingJob
 from railwright.training import simulate

@@ -15,8 +15,8 @@ from railwright.model import (
     layer_operators,
     load_model,
 )
-from railwright.model.architecture import Operator, Transformer
-from railwright.model.pattern import Layer
+from railwright.model.shape.architecture import Operator, Transformer
+from railwright.model.shape.pattern import Layer
 from railwright.spec.training import TrainingJob
 from railwright.training import simulate
 from railwright.training.checks.doubts import doubts

@@ -7,7 +7,7 @@ import pytest
 
 from model_configs import DEEPSEEK, ERNIE, LLAMA4, QWEN, SMALL, read
 from railwright.model import count_parameters, layer_activations, layer_operators, load_model
-from railwright.model.pattern import (
+from railwright.model.shape.pattern import (
     expert_pattern,
     kinds_present,
     layer_kinds,

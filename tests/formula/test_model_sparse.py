@@ -17,10 +17,10 @@ from railwright.model import (
     load_model,
     parse_config,
 )
-from railwright.model.flops import attended_keys
-from railwright.model.matrices import layer_matrices
-from railwright.model.pattern import layer_kinds
-from railwright.serving.step import check_layout
+from railwright.model.counts.matrices import layer_matrices
+from railwright.model.shape.flops import attended_keys
+from railwright.model.shape.pattern import layer_kinds
+from railwright.serving.engine.step import check_layout
 from railwright.training.checks.plan import check
 from search_cases import CHOOSING
 from serving_jobs import job as serving_job

@@ -7,12 +7,12 @@ from dataclasses import replace
 import pytest
 
 from railwright.model import layer_activations, load_model
-from railwright.model.architecture import Transformer
-from railwright.model.cut import CoreAttention, Cut
-from railwright.model.eager import Part
-from railwright.model.pattern import Layer
-from railwright.model.tensor_lists import INPUT, RECEIVED, with_received
-from railwright.model.tensors import layer_tensors
+from railwright.model.operators.cut import CoreAttention, Cut
+from railwright.model.operators.eager import Part
+from railwright.model.shape.architecture import Transformer
+from railwright.model.shape.pattern import Layer
+from railwright.model.tensors.layer import layer_tensors
+from railwright.model.tensors.tensor_lists import INPUT, RECEIVED, with_received
 from railwright.training.memory.allocator import Requests, play
 from railwright.training.memory.tape import LayerPlan, backward, forward
 

@@ -6,8 +6,8 @@ import pytest
 
 from model_configs import LLAMA4, QWEN, SMALL, read
 from railwright.model import flops_per_token, layer_operators, load_model
-from railwright.model.flops import attended_keys
-from railwright.model.pattern import full_layers
+from railwright.model.shape.flops import attended_keys
+from railwright.model.shape.pattern import full_layers
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import network_fabrics as hand
 from railwright.errors import PlanError
 from railwright.fabric.graph import Fabric, Kind, Role
 from railwright.network import Network, ecmp_distribution, solve
-from railwright.network.bottleneck import busiest
+from railwright.network.routing.bottleneck import busiest
 from railwright.traffic import Communicator, Traffic, all_to_all, ring, send_recv, tree
 
 

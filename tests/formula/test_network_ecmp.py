@@ -12,10 +12,11 @@ import pytest
 import network_fabrics as hand
 from railwright.errors import PlanError
 from railwright.fabric.graph import Fabric, Kind, Role
-from railwright.network import Network, ecmp, solve
-from railwright.network.ecmp_expect import busiest_bin, expected_busiest, polarised_share, shared_share
-from railwright.network.ecmp_flows import all_to_all_stream
-from railwright.network.ecmp_rounds import (
+from railwright.network import Network, solve
+from railwright.network.ecmp import sampled as ecmp
+from railwright.network.ecmp.expect import busiest_bin, expected_busiest, polarised_share, shared_share
+from railwright.network.ecmp.flows import all_to_all_stream
+from railwright.network.ecmp.rounds import (
     all_to_all_rounds,
     channels_per_peer,
     queue_pairs_used,

@@ -12,9 +12,9 @@ from railwright.catalog import load_catalog
 from railwright.fabric import build
 from railwright.fabric.graph import Fabric, Kind, Role
 from railwright.network import Network, solve
-from railwright.network.fifo import FifoSolution, Framing, simulate
+from railwright.network.fifo.run import FifoSolution, Framing, simulate
 from railwright.network.fifo_order import order_sensitivity
-from railwright.network.latency import link_delay
+from railwright.network.routing.latency import link_delay
 from railwright.spec.study import Cluster, ComputeNetwork
 from railwright.traffic import Communicator, Traffic, all_to_all, ring, send_recv
 from railwright.traffic.order import places

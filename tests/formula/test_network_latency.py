@@ -13,8 +13,8 @@ from railwright.errors import PlanError
 from railwright.fabric import build
 from railwright.fabric.graph import Fabric, Role
 from railwright.network import Network, solve
-from railwright.network.latency import stretched
-from railwright.network.latency_parts import by_distance, haul, of_pair, of_pattern
+from railwright.network.routing.latency import stretched
+from railwright.network.routing.latency_parts import by_distance, haul, of_pair, of_pattern
 from railwright.spec.study import Cluster, ComputeNetwork
 from railwright.traffic import Communicator, all_to_all
 

@@ -11,8 +11,8 @@ from export_fabrics import built
 from railwright.errors import PlanError
 from railwright.fabric.graph import Fabric, Kind
 from railwright.network import Network, Tables, own_tables, solve
-from railwright.network.tables import destinations, switches
-from railwright.network.tables_check import check_tables, differing
+from railwright.network.routing.tables import destinations, switches
+from railwright.network.routing.tables_check import check_tables, differing
 from railwright.traffic import Communicator, all_to_all, ring, send_recv
 
 

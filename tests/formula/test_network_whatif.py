@@ -12,10 +12,10 @@ from railwright.catalog import load_catalog
 from railwright.errors import PlanError
 from railwright.fabric import Kind
 from railwright.network import Network
-from railwright.network.whatif import compare, relays, routings, single_failures
-from railwright.network.whatif_pattern import Pattern, world
-from railwright.network.whatif_sets import random_failures
-from railwright.network.whatif_spares import spare_spines
+from railwright.network.whatif.pattern import Pattern, world
+from railwright.network.whatif.sets import random_failures
+from railwright.network.whatif.single import compare, relays, routings, single_failures
+from railwright.network.whatif.spares import spare_spines
 from railwright.spec.study import Cluster, ComputeNetwork
 from railwright.traffic import Communicator
 

@@ -16,7 +16,7 @@ from railwright.report.page_step import LOOK_NAMES, step_section
 from railwright.report.style import DRAWINGS
 from railwright.report.timeline_drawing import look_of
 from railwright.report.trace import step_events
-from railwright.search.explain import NAMES
+from railwright.search.training.explain import NAMES
 from railwright.study.bottleneck import bottleneck
 from railwright.training import simulate
 from railwright.training.lanes.critical import LANE_WORDS, critical_path

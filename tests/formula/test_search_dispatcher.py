@@ -7,12 +7,12 @@ from dataclasses import replace
 
 import pytest
 
-from railwright.model.architecture import Transformer
+from railwright.model.shape.architecture import Transformer
 from railwright.search import Space, search
-from railwright.search.dispatcher import Hosts
-from railwright.search.export import FORMS, export
-from railwright.search.frameworks import FRAMEWORKS
-from railwright.search.result import Candidate
+from railwright.search.exports.dispatcher import Hosts
+from railwright.search.training.export import FORMS, export
+from railwright.search.training.frameworks import FRAMEWORKS
+from railwright.search.training.result import Candidate
 from railwright.spec.training import TrainingJob
 from railwright.training import simulate
 from training_cases import DENSE, MOE, changed, job, machine

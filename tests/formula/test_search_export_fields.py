@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from railwright.search.dispatcher import Hosts
-from railwright.search.export import export
-from railwright.search.result import Candidate
+from railwright.search.exports.dispatcher import Hosts
+from railwright.search.training.export import export
+from railwright.search.training.result import Candidate
 from railwright.spec.dataset import Data
 from railwright.spec.load import load_study
 from railwright.spec.lora import Lora

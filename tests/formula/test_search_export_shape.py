@@ -9,8 +9,8 @@ import pytest
 
 from export_cases import exported
 from railwright.model import load_model
-from railwright.model.architecture import Details, Transformer
-from railwright.search.export_shape import shape
+from railwright.model.shape.architecture import Details, Transformer
+from railwright.search.exports.shape import shape
 from training_cases import BLOCKS, DENSE, MOE, changed, job
 
 

@@ -12,9 +12,9 @@ import pytest
 import yaml
 
 from export_cases import CASES, exported
-from railwright.search.dispatcher import Hosts
-from railwright.search.export import export, study
-from railwright.search.result import Candidate
+from railwright.search.exports.dispatcher import Hosts
+from railwright.search.training.export import export, study
+from railwright.search.training.result import Candidate
 from railwright.spec.dataset import Data
 from railwright.spec.load import load_study_text
 from railwright.spec.training import TrainingJob

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from export_cases import exported
-from railwright.model.architecture import Transformer
-from railwright.search.frameworks import FRAMEWORKS
+from railwright.model.shape.architecture import Transformer
+from railwright.search.training.frameworks import FRAMEWORKS
 from railwright.training.checks.doubts import doubts
 from training_cases import DENSE, MOE, changed, job
 

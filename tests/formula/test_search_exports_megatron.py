@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from export_cases import ON, exported
-from railwright.model.architecture import Details
-from railwright.search.dispatcher import Hosts
-from railwright.search.export import FORMS
+from railwright.model.shape.architecture import Details
+from railwright.search.exports.dispatcher import Hosts
+from railwright.search.training.export import FORMS
 from railwright.spec.lora import Lora
 from railwright.spec.training import Layout, Overlap
 from search_cases import LATENT_EXPERTS

@@ -8,10 +8,10 @@ from dataclasses import replace
 import pytest
 
 from export_cases import CASES, OFF, exported
-from railwright.model.architecture import Transformer
-from railwright.search.dispatcher import Hosts
-from railwright.search.export import FORMS
-from railwright.search.frameworks import FRAMEWORKS
+from railwright.model.shape.architecture import Transformer
+from railwright.search.exports.dispatcher import Hosts
+from railwright.search.training.export import FORMS
+from railwright.search.training.frameworks import FRAMEWORKS
 from railwright.spec.lora import Lora
 from railwright.spec.training import TrainingJob
 from training_cases import DENSE, MOE, changed, job

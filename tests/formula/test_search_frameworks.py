@@ -12,14 +12,14 @@ import numpy as np
 import pytest
 
 from railwright.errors import PlanError, RailwrightError
-from railwright.model.architecture import LinearMixer, Transformer
+from railwright.model.shape.architecture import LinearMixer, Transformer
 from railwright.search import Space, search
-from railwright.search.blocks import blocks
-from railwright.search.dispatcher import Hosts
-from railwright.search.export import FORMS
-from railwright.search.frameworks import CHOICES, FRAMEWORKS, framework_named, runs
-from railwright.search.pricing import PASSING
-from railwright.search.space import Block, apply
+from railwright.search.bounds.blocks import blocks
+from railwright.search.bounds.pricing import PASSING
+from railwright.search.exports.dispatcher import Hosts
+from railwright.search.space.axes import Block, apply
+from railwright.search.training.export import FORMS
+from railwright.search.training.frameworks import CHOICES, FRAMEWORKS, framework_named, runs
 from railwright.spec.training import Overlap, TrainingJob
 from railwright.training import simulate
 from railwright.training.layout.sizes import data_parallel

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from railwright.model.architecture import Transformer
-from railwright.search.frameworks import FRAMEWORKS
+from railwright.model.shape.architecture import Transformer
+from railwright.search.training.frameworks import FRAMEWORKS
 from railwright.spec.training import Overlap
 from search_cases import HYBRID, LATENT_EXPERTS, lacks
 from training_cases import DENSE, MOE, changed, job

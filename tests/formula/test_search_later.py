@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from export_cases import exported
-from railwright.search.frameworks import FRAMEWORKS
+from railwright.search.training.frameworks import FRAMEWORKS
 from railwright.shipped import read_data
 from railwright.spec.training import Overlap
 from training_cases import DENSE, MOE, changed, job

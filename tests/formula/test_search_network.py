@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from railwright.model import count_parameters
-from railwright.model.architecture import Transformer
+from railwright.model.shape.architecture import Transformer
 from railwright.search import Space, search
-from railwright.search.branch import Run
-from railwright.search.front import Tried, rounded, unbeaten
-from railwright.search.network import most_sent, sent_by_stages
+from railwright.search.space.network import most_sent, sent_by_stages
+from railwright.search.training.branch import Run
+from railwright.search.training.front import Tried, rounded, unbeaten
 from railwright.training import simulate
 from railwright.training.layers.communication import Prices
 from railwright.training.layout.placement import place

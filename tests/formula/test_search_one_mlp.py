@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 
 from export_cases import exported
-from railwright.model.architecture import Details, Transformer
-from railwright.search.dispatcher import Hosts
-from railwright.search.environment import environment
-from railwright.search.export import FORMS
+from railwright.model.shape.architecture import Details, Transformer
+from railwright.search.exports.dispatcher import Hosts
+from railwright.search.exports.environment import environment
+from railwright.search.training.export import FORMS
 from railwright.spec.training import TrainingJob
 from training_cases import DENSE, MOE, changed, job, machine
 

@@ -11,7 +11,7 @@ from railwright.collectives import Machine, NcclSettings
 from railwright.errors import PlanError
 from railwright.model import load_model
 from railwright.search import Space, search
-from railwright.search.space import apply
+from railwright.search.space.axes import apply
 from railwright.spec.study import Cluster, ComputeNetwork
 from railwright.spec.training import TrainingJob
 from railwright.training import simulate

@@ -8,10 +8,10 @@ import pytest
 
 from railwright.errors import PlanError, SpecError
 from railwright.search import Space, search
-from railwright.search.blocks import blocks
-from railwright.search.export import Hosts, export
-from railwright.search.frameworks import FRAMEWORKS
-from railwright.search.result import Candidate
+from railwright.search.bounds.blocks import blocks
+from railwright.search.training.export import Hosts, export
+from railwright.search.training.frameworks import FRAMEWORKS
+from railwright.search.training.result import Candidate
 from railwright.spec.training import TrainingJob
 from railwright.training import peak_memory, simulate
 from railwright.training.checks.fitting import check_memory

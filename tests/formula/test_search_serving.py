@@ -11,15 +11,15 @@ import numpy as np
 import pytest
 import yaml
 
-from railwright.search.serving_bounds import Load, bounds
-from railwright.search.serving_export import FORMS, export
-from railwright.search.serving_fleet import Verdict, first
-from railwright.search.serving_result import Point, ServingSearchResult, front_of
-from railwright.search.serving_search import search_serving
-from railwright.search.serving_space import Plan, ServingSpace, Setting, settings
-from railwright.serving.client import workload
-from railwright.serving.fleet import Scheduler
-from railwright.serving.profiles import engines
+from railwright.search.serving.bounds import Load, bounds
+from railwright.search.serving.export import FORMS, export
+from railwright.search.serving.fleet import Verdict, first
+from railwright.search.serving.result import Point, ServingSearchResult, front_of
+from railwright.search.serving.searching import search_serving
+from railwright.search.serving.space import Plan, ServingSpace, Setting, settings
+from railwright.serving.clients.client import workload
+from railwright.serving.engine.profiles import engines
+from railwright.serving.simulator.fleet import Scheduler
 from railwright.spec import load_study_text
 from railwright.spec.serving import Client, ServingLayout, Slo, Speculative
 from serving_cases import flat_table

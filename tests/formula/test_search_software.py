@@ -7,10 +7,10 @@ import tomllib
 import pytest
 
 from railwright.search import Space, search
-from railwright.search.blocks import blocks
-from railwright.search.dispatcher import Hosts
-from railwright.search.export import FORMS, export
-from railwright.search.frameworks import FRAMEWORKS
+from railwright.search.bounds.blocks import blocks
+from railwright.search.exports.dispatcher import Hosts
+from railwright.search.training.export import FORMS, export
+from railwright.search.training.frameworks import FRAMEWORKS
 from railwright.training import simulate
 from railwright.training.layout.sizes import data_parallel
 from railwright.units import show_time

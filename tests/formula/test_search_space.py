@@ -8,8 +8,8 @@ import pytest
 
 from railwright.errors import SpecError
 from railwright.search import Space
-from railwright.search.blocks import blocks
-from railwright.search.space import apply, setting_of
+from railwright.search.bounds.blocks import blocks
+from railwright.search.space.axes import apply, setting_of
 from railwright.spec.training import Overlap
 from training_cases import DENSE, MOE, job, machine
 

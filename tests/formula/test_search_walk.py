@@ -8,12 +8,12 @@ import pytest
 
 from railwright.errors import PlanError
 from railwright.search import Space, search
-from railwright.search.changes import changed, told
-from railwright.search.explain import explain
-from railwright.search.pricing import Pricer
-from railwright.search.result import Candidate
-from railwright.search.space import apply, setting_of
-from railwright.search.walk import Stride, steepest, walk
+from railwright.search.bounds.pricing import Pricer
+from railwright.search.space.axes import apply, setting_of
+from railwright.search.space.changes import changed, told
+from railwright.search.training.explain import explain
+from railwright.search.training.result import Candidate
+from railwright.search.training.walk import Stride, steepest, walk
 from railwright.training import simulate
 from railwright.units import show_time
 from training_cases import DENSE, MOE, job, machine

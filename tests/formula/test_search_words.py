@@ -12,10 +12,10 @@ from typer.testing import CliRunner
 from railwright.cli.main import app
 from railwright.cli.search import _show
 from railwright.search import SearchResult, Space, search
-from railwright.search.claims import launching, spreading
-from railwright.search.explain import explain
-from railwright.search.result import Candidate
-from railwright.search.space import setting_of
+from railwright.search.space.axes import setting_of
+from railwright.search.training.claims import launching, spreading
+from railwright.search.training.explain import explain
+from railwright.search.training.result import Candidate
 from railwright.spec.training import Overlap, TrainingJob
 from railwright.training import simulate
 from railwright.training.lanes.timeline import Share

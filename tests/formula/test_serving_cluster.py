@@ -12,12 +12,12 @@ from railwright.collectives import Machine, NcclSettings
 from railwright.errors import PlanError
 from railwright.model import load_model
 from railwright.network import solve
-from railwright.serving import kernel_rows as r
-from railwright.serving.cluster import places, transfers
-from railwright.serving.kernel_transfer import begin_transfer
+from railwright.serving.engine.profiles import engine_of
 from railwright.serving.predict import fleet_of, serve
-from railwright.serving.profiles import engine_of
-from railwright.serving.state import build
+from railwright.serving.simulator import kernel_rows as r
+from railwright.serving.simulator.cluster import places, transfers
+from railwright.serving.simulator.kernel_transfer import begin_transfer
+from railwright.serving.simulator.state import build
 from railwright.spec.serving import Client, PrefillPool, ServingJob, ServingLayout, Slo
 from railwright.spec.study import Cluster, ComputeNetwork
 from railwright.traffic import Traffic
@@ -172,7 +172,7 @@ def test_tokens_while_the_load_lasts_are_the_rates_where_it_is_kept_up_with():
 
 
 def test_a_replica_lost_costs_the_tail():
-    from railwright.serving.fleet import Outage
+    from railwright.serving.simulator.fleet import Outage
 
     asked = job(prefill=0, replicas=2)
     sound = serve(asked, MODEL, machine(1))

@@ -9,9 +9,9 @@ import pytest
 
 from railwright.catalog import load_catalog
 from railwright.compute.gemm import Shape
-from railwright.serving.constants import kernels_of
-from railwright.serving.cut import REACHED, carried
-from railwright.serving.kernels import experts_seconds, gemm_seconds, padding, prefill_seconds
+from railwright.serving.kernels.constants import kernels_of
+from railwright.serving.kernels.cut import REACHED, carried
+from railwright.serving.kernels.times import experts_seconds, gemm_seconds, padding, prefill_seconds
 from railwright.shipped import read_data
 
 GPUS = load_catalog().gpus

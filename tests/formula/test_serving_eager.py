@@ -9,11 +9,11 @@ import pytest
 
 from railwright.measure.machines import published_machine
 from railwright.model import load_model
-from railwright.serving import profiles
-from railwright.serving.held import CONTEXT, emptying_seconds, held_bytes, room_bytes
-from railwright.serving.memory import engine_memory
-from railwright.serving.pace import eager_row, prompt_pace
-from railwright.serving.step import StepParts, stage_of, step_parts, sum_of, tabulate
+from railwright.serving.engine import profiles
+from railwright.serving.engine.held import CONTEXT, emptying_seconds, held_bytes, room_bytes
+from railwright.serving.engine.memory import engine_memory
+from railwright.serving.engine.pace import eager_row, prompt_pace
+from railwright.serving.engine.step import StepParts, stage_of, step_parts, sum_of, tabulate
 from railwright.spec.serving import Client, ServingJob, ServingLayout
 
 ARCH = load_model("llama-2-70b")

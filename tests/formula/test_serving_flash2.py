@@ -11,8 +11,10 @@ import pytest
 from railwright.catalog import load_catalog
 from railwright.measure.machines import published_machine
 from railwright.model import load_model
-from railwright.serving.constants import kernels_of
-from railwright.serving.flash2 import (
+from railwright.serving.engine.spread import Spread, spread_of
+from railwright.serving.engine.step import step_parts, tabulate
+from railwright.serving.kernels.constants import kernels_of
+from railwright.serving.kernels.flash2 import (
     KEYS,
     ROWS,
     TileRow,
@@ -22,9 +24,7 @@ from railwright.serving.flash2 import (
     splits,
     uneven_seconds,
 )
-from railwright.serving.simulate import simulate
-from railwright.serving.spread import Spread, spread_of
-from railwright.serving.step import step_parts, tabulate
+from railwright.serving.simulator.simulate import simulate
 from railwright.spec.serving import Client, ServingJob, ServingLayout
 from serving_cases import flat_table, one_replica, requests
 

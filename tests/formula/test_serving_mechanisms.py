@@ -12,16 +12,16 @@ from railwright.catalog import load_catalog
 from railwright.compute.gemm import Shape
 from railwright.measure.machines import published_machine
 from railwright.model import load_model
-from railwright.serving.attention import ONE_BLOCK
-from railwright.serving.constants import kernels_of
-from railwright.serving.exchange import Place, nccl_seconds
-from railwright.serving.kernels import gemm_seconds
-from railwright.serving.masked import masked_seconds, xqa_runs
-from railwright.serving.memory import engine_memory
-from railwright.serving.pace import prompt_bus
-from railwright.serving.profiles import engines
-from railwright.serving.simulate import simulate
-from railwright.serving.step import step_parts, tabulate
+from railwright.serving.engine.attention import ONE_BLOCK
+from railwright.serving.engine.exchange import Place, nccl_seconds
+from railwright.serving.engine.memory import engine_memory
+from railwright.serving.engine.pace import prompt_bus
+from railwright.serving.engine.profiles import engines
+from railwright.serving.engine.step import step_parts, tabulate
+from railwright.serving.kernels.constants import kernels_of
+from railwright.serving.kernels.masked import masked_seconds, xqa_runs
+from railwright.serving.kernels.times import gemm_seconds
+from railwright.serving.simulator.simulate import simulate
 from railwright.spec.serving import Client, ServingJob, ServingLayout
 from serving_cases import flat_table, one_replica, requests
 

@@ -8,8 +8,8 @@ import pytest
 
 from railwright.errors import PlanError
 from railwright.model import count_parameters
-from railwright.serving.memory import engine_memory, kv_token_bytes, weight_bytes
-from railwright.serving.profiles import engines
+from railwright.serving.engine.memory import engine_memory, kv_token_bytes, weight_bytes
+from railwright.serving.engine.profiles import engines
 from railwright.spec.serving import ServingLayout, Speculative
 from serving_jobs import arch, job, machine
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from railwright.serving.points import Points
+from railwright.serving.kernels.points import Points
 
 NAN = float("nan")
 

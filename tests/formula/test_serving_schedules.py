@@ -8,8 +8,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from railwright.serving.fleet import Fleet, Outage, Pool, Scheduler, Speculation, Transfers
-from railwright.serving.simulate import decode_steps, simulate
+from railwright.serving.simulator.fleet import Fleet, Outage, Pool, Scheduler, Speculation, Transfers
+from railwright.serving.simulator.simulate import decode_steps, simulate
 from serving_cases import flat_table, one_replica, requests
 
 

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from railwright.model import count_parameters
-from railwright.serving.constants import KNOTS, kernels_of
-from railwright.serving.kernels import (
+from railwright.serving.engine.step import step_parts, tabulate
+from railwright.serving.kernels.constants import KNOTS, kernels_of
+from railwright.serving.kernels.times import (
     AttentionRow,
     ExpertRow,
     Speeds,
@@ -17,7 +18,6 @@ from railwright.serving.kernels import (
     experts_seconds,
     prefill_seconds,
 )
-from railwright.serving.step import step_parts, tabulate
 from railwright.spec.serving import Client, ServingLayout, Speculative
 from serving_jobs import arch, job, machine
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from railwright.model.architecture import Transformer
+from railwright.model.shape.architecture import Transformer
 from railwright.traces.comparison import COPY, IDLE, compare
 from railwright.traces.kineto import read
 from railwright.traces.measured import step_of

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from railwright.errors import PlanError
-from railwright.model.architecture import Transformer
+from railwright.model.shape.architecture import Transformer
 from railwright.spec.training import TrainingJob
 from railwright.traces.comparison import OTHER, compare
 from railwright.traces.kernels import NcclKernel, nccl_kernel, op_of, served_by, work_of

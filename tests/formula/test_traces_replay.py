@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from railwright.errors import PlanError
-from railwright.model.architecture import Transformer
+from railwright.model.shape.architecture import Transformer
 from railwright.spec.training import Muon, Overlap
 from railwright.traces import busiest, critical_path, export, load, replay, shares, simai, step_trace
 from railwright.traces.graph import Group, Node, StepTrace

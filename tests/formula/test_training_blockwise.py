@@ -10,7 +10,7 @@ import pytest
 from railwright.catalog import load_catalog
 from railwright.compute import kernel_time
 from railwright.errors import PlanError
-from railwright.model.architecture import Operator, Transformer
+from railwright.model.shape.architecture import Operator, Transformer
 from railwright.spec.training import TrainingJob
 from railwright.training import simulate
 from railwright.training.lanes.result import StepResult

@@ -9,8 +9,8 @@ from statistics import NormalDist
 
 import pytest
 
-from railwright.model.architecture import Transformer
-from railwright.model.pattern import Layer
+from railwright.model.shape.architecture import Transformer
+from railwright.model.shape.pattern import Layer
 from railwright.spec.lora import Lora, LoraTarget
 from railwright.spec.training import Overlap, RecomputeModule
 from railwright.training.checks.plan import check

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from railwright.model import layer_operators
-from railwright.model.kernels import linear
-from railwright.model.operators import LayerOperators
+from railwright.model.operators.kernels import linear
+from railwright.model.operators.layer import LayerOperators
 from railwright.spec.training import TrainingJob
 from railwright.training import simulate
 from railwright.training.layers.casts import ROWWISE_PRODUCT, compiled_casts, narrow_gathers, with_casts

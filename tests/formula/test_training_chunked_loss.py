@@ -9,9 +9,9 @@ import pytest
 
 from railwright.errors import PlanError
 from railwright.model import head_operators, load_model
-from railwright.model.architecture import Operator
-from railwright.model.loss_chunks import ChunkedLoss, chunk_rows, in_chunks
-from railwright.model.operators import LayerOperators
+from railwright.model.operators.layer import LayerOperators
+from railwright.model.operators.loss_chunks import ChunkedLoss, chunk_rows, in_chunks
+from railwright.model.shape.architecture import Operator
 from railwright.spec.lora import Lora
 from railwright.spec.training import TrainingJob
 from railwright.training import simulate

@@ -12,9 +12,9 @@ from railwright.catalog import load_catalog
 from railwright.collectives.machine import Machine
 from railwright.collectives.prediction import NcclSettings
 from railwright.errors import PlanError
-from railwright.model.architecture import Operator
-from railwright.model.dlrm import Recommender, bundled_recommenders, load_recommender
-from railwright.model.dlrm_operators import dense_blocks, distinct_rows, layout_blocks
+from railwright.model.recommendation.dlrm import Recommender, bundled_recommenders, load_recommender
+from railwright.model.recommendation.operators import dense_blocks, distinct_rows, layout_blocks
+from railwright.model.shape.architecture import Operator
 from railwright.spec import load_study_text
 from railwright.spec.recommendation import RecommendationJob
 from railwright.spec.study import Cluster, ComputeNetwork

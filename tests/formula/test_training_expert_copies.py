@@ -13,7 +13,7 @@ from railwright.collectives.machine import Machine
 from railwright.collectives.moe_routing import exchanged
 from railwright.collectives.prediction import CollectivePrediction, Op
 from railwright.errors import PlanError
-from railwright.model.architecture import Transformer
+from railwright.model.shape.architecture import Transformer
 from railwright.spec.training import TrainingJob
 from railwright.traffic.demand import Communicator
 from railwright.training import place, simulate

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from railwright.cli.main import app
 from railwright.errors import PlanError, SpecError
-from railwright.model.dlrm import Recommender, load_recommender
+from railwright.model.recommendation.dlrm import Recommender, load_recommender
 from railwright.spec import load_study_text
 from railwright.spec.dataset import Data
 from railwright.spec.recommendation import RecommendationJob

@@ -8,7 +8,7 @@ import pytest
 
 from railwright.errors import PlanError
 from railwright.model import Cut, layer_operators, load_model
-from railwright.model.eager import Part
+from railwright.model.operators.eager import Part
 from railwright.spec.lora import Lora
 from railwright.spec.training import Overlap, TrainingJob
 from railwright.training import simulate

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from railwright.catalog import load_catalog
-from railwright.model.architecture import Transformer
-from railwright.model.pattern import Layer
+from railwright.model.shape.architecture import Transformer
+from railwright.model.shape.pattern import Layer
 from railwright.spec.training import TrainingJob
 from railwright.training.layers.operators import operators_of
 from training_cases import BLOCKS, DENSE, MOE, changed, job

@@ -12,7 +12,7 @@ from dataclasses import replace
 import pytest
 
 from railwright.model import load_model
-from railwright.model.architecture import Transformer
+from railwright.model.shape.architecture import Transformer
 from railwright.spec.training import Overlap, TrainingJob
 from railwright.training import simulate
 from training_cases import DENSE, job, machine, priced, roofline

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from railwright.collectives.machine import Machine
 from railwright.collectives.prediction import CollectivePrediction, Op
 from railwright.model import Cut, layer_operators, load_model
-from railwright.model.architecture import Transformer
+from railwright.model.shape.architecture import Transformer
 from railwright.spec.training import Overlap
 from railwright.traffic.demand import Communicator
 from railwright.training import simulate

@@ -10,7 +10,7 @@ import pytest
 from railwright.catalog import load_catalog
 from railwright.compute import kernel_time
 from railwright.model import count_parameters, layer_operators
-from railwright.model.architecture import Operator
+from railwright.model.shape.architecture import Operator
 from railwright.spec.training import Layout, Overlap
 from railwright.training import simulate
 from railwright.training.layers.costs import on_context_ranks

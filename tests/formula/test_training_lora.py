@@ -9,8 +9,8 @@ from dataclasses import replace
 import pytest
 
 from railwright.model import count_parameters, layer_operators, load_model
-from railwright.model.architecture import Layer, Operator, Transformer
-from railwright.model.operators import LayerOperators
+from railwright.model.operators.layer import LayerOperators
+from railwright.model.shape.architecture import Layer, Operator, Transformer
 from railwright.spec.lora import Lora
 from railwright.spec.training import Layout, Overlap
 from railwright.training.checks.plan import check

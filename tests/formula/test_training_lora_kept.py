@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from railwright.model.architecture import Transformer
+from railwright.model.shape.architecture import Transformer
 from railwright.spec.lora import Lora, LoraTarget
 from railwright.spec.training import TrainingJob
 from railwright.training.memory.activations import layer_kept_parts

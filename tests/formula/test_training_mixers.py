@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from railwright.model.mixers import projected
+from railwright.model.shape.mixers import projected
 from railwright.training import simulate
 from railwright.training.checks.doubts import doubts
 from railwright.training.lanes.result import StepResult

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from railwright.model import flops_per_token
-from railwright.model.architecture import Transformer
-from railwright.model.flops import product_macs
+from railwright.model.shape.architecture import Transformer
+from railwright.model.shape.flops import product_macs
 from railwright.spec.lora import Lora
 from railwright.training import simulate
 from railwright.training.demand.model_flops import job_flops_per_token

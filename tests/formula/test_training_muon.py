@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from railwright.errors import PlanError
 from railwright.model import bundled_models, layer_parameters, load_model
-from railwright.model.architecture import Operator, Transformer
-from railwright.model.matrices import Matrix, layer_matrices, whole_matrices
-from railwright.model.mixers import projected
-from railwright.model.pattern import PARTS, kinds_present
+from railwright.model.counts.matrices import Matrix, layer_matrices, whole_matrices
+from railwright.model.shape.architecture import Operator, Transformer
+from railwright.model.shape.mixers import projected
+from railwright.model.shape.pattern import PARTS, kinds_present
 from railwright.reliability.checkpointing import checkpoint_size
 from railwright.spec.lora import Lora
 from railwright.spec.training import Muon, TrainingJob

@@ -8,7 +8,7 @@ import pytest
 
 from railwright.catalog import load_catalog
 from railwright.model import count_parameters, load_model
-from railwright.model.architecture import Operator, Transformer
+from railwright.model.shape.architecture import Operator, Transformer
 from railwright.spec.lora import Lora
 from railwright.spec.training import Layout, TrainingJob
 from railwright.training import simulate

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from railwright.model import load_model
-from railwright.model.architecture import Transformer
+from railwright.model.shape.architecture import Transformer
 from railwright.spec.training import Overlap
 from railwright.training.layers.stages import stage_shapes
 from railwright.training.memory.activations import _gradients, layer_kept_parts, stage_activations

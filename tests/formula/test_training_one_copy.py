@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from railwright.catalog import load_catalog
-from railwright.model.architecture import Operator
+from railwright.model.shape.architecture import Operator
 from railwright.spec.lora import Lora
 from railwright.spec.training import TrainingJob
 from railwright.training.layers.operators import operators_of

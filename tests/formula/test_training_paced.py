@@ -6,7 +6,7 @@ import pytest
 
 from railwright.catalog import find, load_catalog
 from railwright.compute import kernel_time, profile_of
-from railwright.model.kernels import linear
+from railwright.model.operators.kernels import linear
 from railwright.training.software.eras import Pace, paced
 
 GPU = find(load_catalog().gpus, "b200")

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from railwright.model import layer_operators
-from railwright.model.recompute import CORE
+from railwright.model.operators.recompute import CORE
 from railwright.spec.training import TrainingJob
 from railwright.training import simulate
 from railwright.training.layers.packing import attended, samples_of

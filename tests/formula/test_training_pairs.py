@@ -8,7 +8,7 @@ from math import hypot
 
 import pytest
 
-from railwright.model.architecture import Transformer
+from railwright.model.shape.architecture import Transformer
 from railwright.spec.training import Layout, Overlap, TrainingJob
 from railwright.training import simulate
 from railwright.training.lanes.tasks import Task, ahead_of, is_ahead, run

@@ -13,7 +13,7 @@ from dataclasses import replace
 import pytest
 
 from railwright.model import Cut, layer_operators
-from railwright.model.architecture import Operator, Transformer
+from railwright.model.shape.architecture import Operator, Transformer
 from railwright.spec.training import Lora, Overlap, TrainingJob
 from railwright.training import simulate
 from railwright.training.software.constants import constant

@@ -10,8 +10,8 @@ from dataclasses import replace
 
 import pytest
 
-from railwright.model.architecture import Operator, Transformer
-from railwright.model.pattern import Layer
+from railwright.model.shape.architecture import Operator, Transformer
+from railwright.model.shape.pattern import Layer
 from railwright.spec.training import Lora, Overlap, RecomputeModule, TrainingJob
 from railwright.traces.step import step_trace
 from railwright.training import peak_memory, simulate

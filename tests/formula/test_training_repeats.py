@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from railwright.model.architecture import Transformer
+from railwright.model.shape.architecture import Transformer
 from railwright.spec.training import TrainingJob
 from railwright.training import peak_memory, simulate
 from railwright.training.whatif.repeats import idle_recompute

@@ -8,12 +8,12 @@ import pytest
 
 from railwright.catalog import load_catalog
 from railwright.search import Space, search
-from railwright.search.allocator import Allocations
-from railwright.search.dispatcher import Hosts
-from railwright.search.explain import explain
-from railwright.search.export import export
-from railwright.search.result import Candidate
-from railwright.search.space import setting_of
+from railwright.search.bounds.allocator import Allocations
+from railwright.search.exports.dispatcher import Hosts
+from railwright.search.space.axes import setting_of
+from railwright.search.training.explain import explain
+from railwright.search.training.export import export
+from railwright.search.training.result import Candidate
 from railwright.spec import load_study_text
 from railwright.spec.training import Overlap
 from railwright.study.evaluate import Workshop, with_reserved
@@ -242,7 +242,7 @@ def test_stages_far_from_full_are_not_replayed(monkeypatch: pytest.MonkeyPatch) 
     def told(*args: object) -> None:
         looked.extend(args[4])  # type: ignore[arg-type]
 
-    monkeypatch.setattr("railwright.search.allocator.reserved", told)
+    monkeypatch.setattr("railwright.search.bounds.allocator.reserved", told)
     Allocations(base, DENSE, FABRIC, full.total).held(setting_of(base), base)
     assert looked == [stage.stage for stage in full.stages if stage.total >= 0.75 * full.total]
     assert full.stage in looked

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import pytest
 
-from railwright.model.architecture import Operator
+from railwright.model.shape.architecture import Operator
 from railwright.training.layout.pipeline import compose
 from railwright.training.layout.route import Route, Unit
 from railwright.training.layout.schedule import (

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from railwright.model import count_parameters
-from railwright.model.architecture import Transformer
+from railwright.model.shape.architecture import Transformer
 from railwright.spec.lora import Lora
 from railwright.spec.training import Overlap
 from railwright.training.layers.stages import stage_shapes

@@ -9,7 +9,7 @@ import pytest
 from railwright.catalog import find, load_catalog
 from railwright.errors import PlanError
 from railwright.model import Cut, layer_activations, layer_gradient_bytes, layer_operators, load_model
-from railwright.model.architecture import Transformer
+from railwright.model.shape.architecture import Transformer
 from railwright.spec.training import Layout, TrainingJob
 from railwright.training import simulate
 from railwright.training.checks.plan import check

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from railwright.model.architecture import Transformer
+from railwright.model.shape.architecture import Transformer
 from railwright.spec.training import Overlap
 from railwright.training import simulate
 from railwright.training.layers.unhidden import casts_first, sums_first

@@ -6,7 +6,7 @@ from network_fabrics import make
 from railwright.catalog import load_catalog
 from railwright.crosscheck import Problem, astra, chakra, htsim, make_problem, simai, simgrid
 from railwright.network import Network
-from railwright.network.solution import RoutingName
+from railwright.network.routing.solution import RoutingName
 
 
 def four(pattern: str = "all-to-all", routing: RoutingName = "static", gpus: int = 1) -> Problem:

@@ -78,3 +78,24 @@ def test_every_noun_of_the_architecture_is_at_home_where_its_page_says():
         source = "\n".join(file.read_text(encoding="utf-8") for file in files)
         for name in re.findall(r"`(\w+)`", names):
             assert re.search(rf"^class {name}\b", source, re.MULTILINE), f"{name} is not in {homes}"
+
+
+def test_a_folder_that_imports_what_stands_above_it_is_named(tmp_path):
+    room = tmp_path / "training"
+    (room / "layout").mkdir(parents=True)
+    breach = room / "layout" / "sizes.py"
+    breach.write_text("from railwright.training.step import simulating\nfrom railwright.spec import Layout\n")
+    breaches = runpy.run_path(str(LAYERS))["breaches"]
+    assert breaches(tmp_path) == [f"{breach}:1: training/layout imports training/step, which stands above it"]
+    breach.write_text("import railwright.training\n")
+    assert breaches(tmp_path) == [
+        f"{breach}:1: training/layout imports training itself, which is for other rooms"
+    ]
+
+
+def test_the_page_of_architecture_lists_folders_as_the_check_has_them():
+    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    table = re.search(r"\n## Folders of large rooms\n(.*?)\n## ", text, re.DOTALL)
+    rows = dict(re.findall(r"^\| `(\w+)` \| (.*) \|$", table[1], re.MULTILINE))
+    listed = {room: tuple(re.findall(r"`(\w+)`", said)) for room, said in rows.items()}
+    assert listed == runpy.run_path(str(LAYERS))["SUB_ROOMS"]

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from railwright.model.families import FAMILIES
+from railwright.model.configs.families import FAMILIES
 
 ROOT = Path(__file__).parents[2]
 

@@ -9,7 +9,7 @@ from rich.console import Console
 
 from railwright.report import page
 from railwright.report.terminal import summary
-from railwright.serving.bands import error_bands
+from railwright.serving.engine.bands import error_bands
 from railwright.spec import load_study_text
 from railwright.study import run
 from railwright.units import show_time

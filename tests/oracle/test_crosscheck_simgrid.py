@@ -12,7 +12,7 @@ from railwright.catalog import load_catalog
 from railwright.crosscheck import Problem, make_problem, simgrid
 from railwright.fabric.graph import Role
 from railwright.network import Network
-from railwright.network.solution import RoutingName
+from railwright.network.routing.solution import RoutingName
 
 FOUND = simgrid.find()
 pytestmark = pytest.mark.skipif(not FOUND, reason=f"no Python here has SimGrid; {simgrid.HOW}")

@@ -17,7 +17,7 @@ from railwright.fabric import apply_faults
 from railwright.fabric.graph import Fabric
 from railwright.measure.opensm import ENGINES, missing, route
 from railwright.measure.routing import examine
-from railwright.network.tables_check import check_tables
+from railwright.network.routing.tables_check import check_tables
 from railwright.spec.study import Fault
 
 pytestmark = pytest.mark.skipif(bool(missing()), reason=f"not installed: {', '.join(missing())}")

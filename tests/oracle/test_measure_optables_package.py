@@ -19,9 +19,9 @@ from railwright.measure.optables.package import installed, settings, systems
 from railwright.measure.optables.products import products
 from railwright.measure.optables.routed import SIZES, WANTED
 from railwright.measure.optables.source import Source, read_source, rounded, subject_of
-from railwright.serving.constants import kernels_of
-from railwright.serving.kernels import AttentionRow, Floats, GemmRow, Speeds, gemm_seconds
-from railwright.serving.measured import attention_fit, gemm_fit
+from railwright.serving.kernels.constants import kernels_of
+from railwright.serving.kernels.measured import attention_fit, gemm_fit
+from railwright.serving.kernels.times import AttentionRow, Floats, GemmRow, Speeds, gemm_seconds
 from railwright.shipped import read_data
 
 L40S, A100 = Speeds(362.05e12, 0.864e12, 142), Speeds(312e12, 2.039e12, 108)

@@ -7,8 +7,13 @@ from typing import Any
 
 import pytest
 
-from railwright.model.mlp_kernels import GATED_LAUNCHES, GATED_MOVED, SQUARED_LAUNCHES, SQUARED_MOVED
-from railwright.model.norms import GAINS, GAINS_MOVED, RMS_LAUNCHES, RMS_MOVED, kept_by_norm
+from railwright.model.operators.mlp_kernels import (
+    GATED_LAUNCHES,
+    GATED_MOVED,
+    SQUARED_LAUNCHES,
+    SQUARED_MOVED,
+)
+from railwright.model.operators.norms import GAINS, GAINS_MOVED, RMS_LAUNCHES, RMS_MOVED, kept_by_norm
 
 torch = pytest.importorskip("torch")
 from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402

@@ -11,9 +11,9 @@ import pytest
 
 from model_configs import ROWS
 from railwright.model import count_parameters, parse_config
-from railwright.model.families import FAMILIES, HYBRIDS, NO_ATTENTION, NOT_DECODERS, REFUSED
-from railwright.model.multimodal import INNER
-from railwright.model.pattern import full_layers
+from railwright.model.configs.families import FAMILIES, HYBRIDS, NO_ATTENTION, NOT_DECODERS, REFUSED
+from railwright.model.configs.multimodal import INNER
+from railwright.model.shape.pattern import full_layers
 
 XIELU = 2
 """Learned numbers of Apertus' activation in a layer, which we leave out."""

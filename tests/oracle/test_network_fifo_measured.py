@@ -14,7 +14,7 @@ import pytest
 import network_fabrics as hand
 from railwright.fabric.graph import Fabric
 from railwright.network import Network, solve
-from railwright.network.fifo import ROCE, FifoSolution, Framing, simulate
+from railwright.network.fifo.run import ROCE, FifoSolution, Framing, simulate
 from railwright.traffic import Communicator, Traffic, all_to_all
 from railwright.traffic.order import places
 
@@ -107,7 +107,7 @@ def followed(fabric: Fabric, traffic: Traffic) -> FifoSolution:
 @pytest.mark.parametrize(("simulator", "ranks"), list(PACKETS))
 def test_packet_simulators_within_5_percent(simulator: str, ranks: int) -> None:
     fabric, traffic = setting(ranks, simulator.startswith("SimAI"))
-    importlib.import_module("railwright.network.kernel_fifo")  # compiling is not following
+    importlib.import_module("railwright.network.compiled.kernel_fifo")  # compiling is not following
     begin = time.process_time()
     answer = followed(fabric, traffic)
     spent = time.process_time() - begin

@@ -11,9 +11,9 @@ import network_fabrics as hand
 from railwright.catalog import load_catalog
 from railwright.fabric import apply_faults, build
 from railwright.fabric.graph import Fabric, Role
-from railwright.network import shortest, switching
-from railwright.network.shortest import SwitchGraph, shortest_paths, switch_graph
-from railwright.network.switching import Crossing, adaptive
+from railwright.network.routing import shortest, switching
+from railwright.network.routing.shortest import SwitchGraph, shortest_paths, switch_graph
+from railwright.network.routing.switching import Crossing, adaptive
 from railwright.spec.study import Cluster, ComputeNetwork, Fault
 
 

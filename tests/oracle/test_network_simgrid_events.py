@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from railwright.network import Network, simulate, together
-from railwright.network.paths import find_routes
+from railwright.network.routing.paths import find_routes
 
 PYTHON = "/usr/bin/python3"
 

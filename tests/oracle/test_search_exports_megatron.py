@@ -17,12 +17,12 @@ from typing import Any
 import pytest
 
 from railwright.model import bundled_models, load_model
-from railwright.model.architecture import Transformer
-from railwright.model.pattern import is_hybrid
-from railwright.search.dispatcher import Hosts
-from railwright.search.export import export
-from railwright.search.frameworks import FRAMEWORKS
-from railwright.search.result import Candidate
+from railwright.model.shape.architecture import Transformer
+from railwright.model.shape.pattern import is_hybrid
+from railwright.search.exports.dispatcher import Hosts
+from railwright.search.training.export import export
+from railwright.search.training.frameworks import FRAMEWORKS
+from railwright.search.training.result import Candidate
 from railwright.spec.training import Layout, Overlap, TrainingJob
 from railwright.training import simulate
 from railwright.training.checks.plan import refusals

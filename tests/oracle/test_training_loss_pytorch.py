@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from railwright.model.logits import LOGIT_BYTES, WAITING_LOGIT_BYTES, KeptLoss
+from railwright.model.operators.logits import LOGIT_BYTES, WAITING_LOGIT_BYTES, KeptLoss
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install torch")
 

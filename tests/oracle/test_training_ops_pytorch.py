@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from railwright.model.activations import layer_activations
+from railwright.model.tensors.activations import layer_activations
 from training_cases import DENSE
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install torch")

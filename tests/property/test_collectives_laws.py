@@ -19,7 +19,7 @@ from railwright.collectives.algorithm import Path
 from railwright.collectives.choice import ALGORITHMS, candidates
 from railwright.collectives.cost import on_healthy_fabric
 from railwright.collectives.group import Group
-from railwright.network.solution import Network
+from railwright.network.routing.solution import Network
 from railwright.spec.study import Cluster, ComputeNetwork
 from railwright.traffic.demand import Communicator
 

@@ -9,9 +9,9 @@ import pytest
 from railwright.measure.loadgen.result import BenchResult, Summary
 from railwright.measure.serving_calibrate import calibrate_engine
 from railwright.measure.study_machine import study_machine
-from railwright.model.hf_config import load_model
+from railwright.model.configs.hf_config import load_model
+from railwright.serving.engine.profiles import engine_of
 from railwright.serving.predict import serve
-from railwright.serving.profiles import engine_of
 from railwright.spec.serving import Client, ServingJob
 from railwright.spec.study import Study
 

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from model_configs import ROWS
 from railwright.errors import Mistake, SpecError
 from railwright.model import Transformer, count_parameters, flops_per_token, layer_operators, parse_config
-from railwright.model.families import FAMILIES
-from railwright.model.pattern import kinds_present, layer_kinds
+from railwright.model.configs.families import FAMILIES
+from railwright.model.shape.pattern import kinds_present, layer_kinds
 
 LLAMA = {
     "num_hidden_layers": 6,

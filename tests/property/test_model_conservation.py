@@ -15,9 +15,9 @@ from railwright.model import (
     layer_operators,
     layer_parameters,
 )
-from railwright.model.ends import padded_vocabulary
-from railwright.model.pattern import layer_kinds
-from railwright.model.sparse import PROJECTIONS
+from railwright.model.operators.ends import padded_vocabulary
+from railwright.model.operators.sparse import PROJECTIONS
+from railwright.model.shape.pattern import layer_kinds
 
 POWERS = (1, 2, 4, 8)
 

@@ -18,10 +18,10 @@ from railwright.model import (
     layer_operators,
     layer_parameters,
 )
-from railwright.model.architecture import LinearMixer
-from railwright.model.mixers import state_flops
-from railwright.model.pattern import PARTS, layer_kinds, num_layers
-from railwright.model.tensors import layer_tensors
+from railwright.model.shape.architecture import LinearMixer
+from railwright.model.shape.mixers import state_flops
+from railwright.model.shape.pattern import PARTS, layer_kinds, num_layers
+from railwright.model.tensors.layer import layer_tensors
 from railwright.training.layers.costs import costs
 from training_cases import BLOCKS, DELTA, KIMI, LIGHTNING, MIXED
 

@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 import network_fabrics as hand
 from railwright.errors import PlanError
 from railwright.fabric.graph import Role
-from railwright.network import Network, ecmp, ecmp_distribution, solve
-from railwright.network.ecmp_flows import Stream
-from railwright.network.paths import find_routes
+from railwright.network import Network, ecmp_distribution, solve
+from railwright.network.ecmp import sampled as ecmp
+from railwright.network.ecmp.flows import Stream
+from railwright.network.routing.paths import find_routes
 from railwright.traffic import Communicator, Traffic, all_to_all, send_recv
 
 QUICK = settings(max_examples=40)

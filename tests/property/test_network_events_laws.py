@@ -8,9 +8,9 @@ import pytest
 import network_fabrics as hand
 from railwright.errors import PlanError
 from railwright.network import Network, load_over_time, sequence, side_by_side, simulate, together
-from railwright.network.events import Schedule
-from railwright.network.paths import find_routes
-from railwright.network.symmetry import flow_system
+from railwright.network.fluid.events import Schedule
+from railwright.network.fluid.symmetry import flow_system
+from railwright.network.routing.paths import find_routes
 from railwright.traffic import Communicator, Traffic, all_to_all, ring
 
 

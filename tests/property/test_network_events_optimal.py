@@ -20,9 +20,9 @@ import network_fabrics as hand
 from railwright.fabric.graph import Role
 from railwright.network import Network, side_by_side, simulate, together
 from railwright.network import sequence as in_turn
-from railwright.network.events import Schedule
-from railwright.network.paths import find_routes
-from railwright.network.symmetry import flow_system
+from railwright.network.fluid.events import Schedule
+from railwright.network.fluid.symmetry import flow_system
+from railwright.network.routing.paths import find_routes
 from railwright.traffic import Traffic
 
 Floats = NDArray[np.float64]

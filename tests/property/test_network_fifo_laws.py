@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 import network_fabrics as hand
 from railwright.fabric.graph import Fabric, Role
 from railwright.network import Network
-from railwright.network.fifo import Framing, simulate
-from railwright.network.paths import Routes, find_routes
+from railwright.network.fifo.run import Framing, simulate
+from railwright.network.routing.paths import Routes, find_routes
 from railwright.traffic import Communicator, Traffic, all_to_all, send_recv
 from railwright.traffic.order import ORDERS, places
 

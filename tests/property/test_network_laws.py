@@ -14,9 +14,9 @@ import network_fabrics as hand
 from railwright.errors import PlanError
 from railwright.fabric.graph import Fabric, Role
 from railwright.network import Network, solve
+from railwright.network.fluid.symmetry import flow_system, quotient, refine, unequal, without_twins
 from railwright.network.maxmin import FluidSystem, finish_times, last_before_change, load, max_min_rates
-from railwright.network.paths import find_routes
-from railwright.network.symmetry import flow_system, quotient, refine, unequal, without_twins
+from railwright.network.routing.paths import find_routes
 from railwright.traffic import Communicator, Traffic, all_to_all
 
 QUICK = settings(max_examples=40)

@@ -17,13 +17,13 @@ import railwright.network.lifted.graph as symmetry
 from railwright.errors import PlanError
 from railwright.fabric.graph import Fabric, Role
 from railwright.network import Network, solve
-from railwright.network.bottleneck import demands_on
+from railwright.network.fluid.symmetry import quotient, without_twins
 from railwright.network.lifted import lift, solve_lifted, unequal_classes
 from railwright.network.lifted.check import check
 from railwright.network.lifted.partition import Partition, unstable
 from railwright.network.maxmin import finish_times
-from railwright.network.paths import find_routes
-from railwright.network.symmetry import quotient, without_twins
+from railwright.network.routing.bottleneck import demands_on
+from railwright.network.routing.paths import find_routes
 from railwright.traffic import Groups
 
 THOROUGH = bool(os.environ.get("RAILWRIGHT_THOROUGH"))

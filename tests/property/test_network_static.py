@@ -13,7 +13,7 @@ from railwright.catalog import load_catalog
 from railwright.fabric import build
 from railwright.fabric.graph import Fabric, Kind, Role
 from railwright.network import Network, solve
-from railwright.network.paths import find_routes
+from railwright.network.routing.paths import find_routes
 from railwright.spec.study import Cluster, ComputeNetwork
 from railwright.traffic import Communicator, all_to_all, send_recv
 

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 import network_fabrics as hand
 from railwright.fabric.graph import Kind
 from railwright.network import Network, Tables, own_tables, solve
-from railwright.network.tables import destinations, switches
-from railwright.network.tables_check import check_tables
+from railwright.network.routing.tables import destinations, switches
+from railwright.network.routing.tables_check import check_tables
 from railwright.traffic import Communicator, all_to_all
 
 

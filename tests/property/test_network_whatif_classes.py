@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from railwright.errors import PlanError
 from railwright.network import Network
-from railwright.network.whatif_classes import class_sets, classes, scene, set_key
-from railwright.network.whatif_elements import elements, name
-from railwright.network.whatif_pattern import Pattern
-from railwright.network.whatif_price import healthy, price
+from railwright.network.whatif.classes import class_sets, classes, scene, set_key
+from railwright.network.whatif.elements import elements, name
+from railwright.network.whatif.pattern import Pattern
+from railwright.network.whatif.price import healthy, price
 from whatif_cases import all_to_all, brute_force, fabrics, patterns, planes_with_a_dead_leaf
 
 

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from railwright.search import Space
-from railwright.search.footprint import held_first
-from railwright.search.pricing import PASSING
-from railwright.search.space import Block
-from railwright.search.timed import unit_counts
+from railwright.search.bounds.footprint import held_first
+from railwright.search.bounds.pricing import PASSING
+from railwright.search.bounds.timed import unit_counts
+from railwright.search.space.axes import Block
 from railwright.spec.training import Overlap
 from railwright.training import schedule
 from railwright.training.layout.in_flight import held_sets

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from railwright.model.architecture import Transformer
+from railwright.model.shape.architecture import Transformer
 from railwright.search import Space
 from search_brute_force import compare
 from search_cases import AGAIN, ALTERNATING, DELAYED, TORCHAO, drawn

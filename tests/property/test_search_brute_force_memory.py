@@ -8,9 +8,9 @@ import pytest
 
 from railwright.errors import PlanError
 from railwright.search import Space, search
-from railwright.search.branch import GROUP
-from railwright.search.front import rounded
-from railwright.search.space import setting_of
+from railwright.search.space.axes import setting_of
+from railwright.search.training.branch import GROUP
+from railwright.search.training.front import rounded
 from railwright.spec.training import Overlap
 from search_brute_force import Exact, best_of, can_hold, every_layout
 from training_cases import DENSE, MOE, job, machine

@@ -11,15 +11,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from railwright.errors import PlanError
-from railwright.search.serving_bounds import Load, bounds
-from railwright.search.serving_fleet import Stable, verdict
-from railwright.search.serving_search import search_serving
-from railwright.search.serving_space import Plan, ServingSpace
-from railwright.search.serving_space import settings as every_setting
-from railwright.serving.client import workload
-from railwright.serving.fleet import Fleet, Pool, Scheduler, Speculation
-from railwright.serving.metrics import end_to_end, tpot, ttft
-from railwright.serving.simulate import simulate
+from railwright.search.serving.bounds import Load, bounds
+from railwright.search.serving.fleet import Stable, verdict
+from railwright.search.serving.searching import search_serving
+from railwright.search.serving.space import Plan, ServingSpace
+from railwright.search.serving.space import settings as every_setting
+from railwright.serving.clients.client import workload
+from railwright.serving.simulator.fleet import Fleet, Pool, Scheduler, Speculation
+from railwright.serving.simulator.metrics import end_to_end, tpot, ttft
+from railwright.serving.simulator.simulate import simulate
 from railwright.spec.serving import Client, Slo
 from serving_cases import flat_table
 from serving_jobs import arch, job, machine

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from railwright.serving import kernel_rows as r
-from railwright.serving.fleet import Fleet, Outage, Pool, Scheduler, Speculation
-from railwright.serving.metrics import inter_token, throughput, timelines
-from railwright.serving.simulate import Run, simulate
-from railwright.serving.state import build
+from railwright.serving.simulator import kernel_rows as r
+from railwright.serving.simulator.fleet import Fleet, Outage, Pool, Scheduler, Speculation
+from railwright.serving.simulator.metrics import inter_token, throughput, timelines
+from railwright.serving.simulator.simulate import Run, simulate
+from railwright.serving.simulator.state import build
 from serving_cases import flat_table, one_replica, requests
 
 
@@ -66,7 +66,7 @@ def test_keys_and_values_never_exceed_their_memory_and_all_come_back(run):
 @settings(max_examples=40)
 @given(st.integers(0, 2**31), st.sampled_from(["mixed", "prefill-first", "static"]), st.booleans())
 def test_an_empty_replica_holds_nothing(seed, policy, caches):
-    from railwright.serving.kernel_loop import advance
+    from railwright.serving.simulator.kernel_loop import advance
 
     rng = np.random.default_rng(seed)
     num = 30

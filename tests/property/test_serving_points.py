@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from railwright.serving.points import Points
+from railwright.serving.kernels.points import Points
 
 RATIOS = st.floats(0.2, 5.0)
 SIZES = st.floats(0, 1e5)

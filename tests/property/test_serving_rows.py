@@ -13,8 +13,8 @@ import pytest
 from railwright.catalog import load_catalog
 from railwright.catalog.parts import Gpu
 from railwright.errors import PlanError
-from railwright.serving.constants import Kernels, kernels_of
-from railwright.serving.kernels import experts_seconds
+from railwright.serving.kernels.constants import Kernels, kernels_of
+from railwright.serving.kernels.times import experts_seconds
 from railwright.spec.serving import Weights
 
 Layer = tuple[int, int, int, int]

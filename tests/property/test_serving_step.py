@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from railwright.serving.profiles import engines
-from railwright.serving.step import step_parts, tabulate
+from railwright.serving.engine.profiles import engines
+from railwright.serving.engine.step import step_parts, tabulate
 from railwright.spec.serving import ServingLayout
 from serving_jobs import arch, job, machine
 

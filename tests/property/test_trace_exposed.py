@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from railwright.model.architecture import Transformer
+from railwright.model.shape.architecture import Transformer
 from railwright.report.timeline_drawing import CLOSE_EVENTS, close_look
 from railwright.report.trace import LANE_NAMES, left_out, step_events
 from railwright.spec.training import Overlap

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from railwright.report.trace import step_events
-from railwright.serving.metrics import perfetto
-from railwright.serving.simulate import simulate
+from railwright.serving.simulator.metrics import perfetto
+from railwright.serving.simulator.simulate import simulate
 from railwright.training.lanes.result import StepResult
 from railwright.training.lanes.timeline import Event, Timeline
 from report_fixture import toy_step

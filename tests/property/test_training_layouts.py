@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from railwright.model.architecture import Operator, Transformer
+from railwright.model.shape.architecture import Operator, Transformer
 from railwright.spec.training import Overlap, TrainingJob
 from railwright.training import simulate
 from railwright.training.lanes.result import StepResult

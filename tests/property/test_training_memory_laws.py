@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from railwright.errors import PlanError
 from railwright.model import count_parameters
-from railwright.model.architecture import Transformer
+from railwright.model.shape.architecture import Transformer
 from railwright.training.checks.plan import check
 from railwright.training.lanes.result import Memory
 from railwright.training.layers.stages import stage_shapes

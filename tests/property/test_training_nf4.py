@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from railwright.catalog import load_catalog
 from railwright.model import Cut, layer_operators, layer_parameters, load_model
-from railwright.model.architecture import Transformer
-from railwright.model.pattern import kinds_present
+from railwright.model.shape.architecture import Transformer
+from railwright.model.shape.pattern import kinds_present
 from railwright.spec.lora import Lora
 from railwright.spec.training import TrainingJob
 from railwright.training import simulate

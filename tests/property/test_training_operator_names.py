@@ -12,11 +12,11 @@ from functools import cache
 from itertools import product
 
 from railwright.model import Cut, layer_activations, layer_operators, load_model
-from railwright.model.activations import DROPPED
-from railwright.model.architecture import Transformer
-from railwright.model.narrow import Scaling
-from railwright.model.pattern import Layer, kinds_present
-from railwright.model.recompute import CORE, MODULES, UNNEEDED
+from railwright.model.operators.narrow import Scaling
+from railwright.model.operators.recompute import CORE, MODULES, UNNEEDED
+from railwright.model.shape.architecture import Transformer
+from railwright.model.shape.pattern import Layer, kinds_present
+from railwright.model.tensors.activations import DROPPED
 from railwright.training.layers import casts, costs, fused, lora_kept, recompute
 from railwright.training.memory import activations
 from railwright.training.software import host, lora

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from railwright.model import Cut, count_parameters, layer_parameters
-from railwright.model.architecture import Transformer
-from railwright.model.operators import layer_operators
-from railwright.model.pattern import layer_kinds
+from railwright.model.operators.layer import layer_operators
+from railwright.model.shape.architecture import Transformer
+from railwright.model.shape.pattern import layer_kinds
 from railwright.training import peak_memory, simulate
 from railwright.training.layers.stages import stage_shapes
 from training_cases import MOE, job, machine

@@ -9,8 +9,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from railwright.errors import PlanError
-from railwright.model.architecture import Transformer
-from railwright.model.kernels import ELEMENT
+from railwright.model.operators.kernels import ELEMENT
+from railwright.model.shape.architecture import Transformer
 from railwright.spec.training import Overlap, TrainingJob
 from railwright.training import peak_memory, simulate
 from railwright.training.checks.plan import check

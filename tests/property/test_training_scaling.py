@@ -11,7 +11,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from railwright.errors import PlanError
-from railwright.model.architecture import Operator, Transformer
+from railwright.model.shape.architecture import Operator, Transformer
 from railwright.spec.training import Overlap, TrainingJob
 from railwright.training import simulate
 from railwright.training.lanes.result import StepResult

@@ -9,10 +9,12 @@ import pytest
 
 import network_fabrics as hand
 from railwright.fabric.graph import Role
-from railwright.network import Network, ecmp, ecmp_walk
-from railwright.network.ecmp_flows import blocks, switched
-from railwright.network.ecmp_fluid import columns_of, fluid_time
-from railwright.network.ecmp_rounds import all_to_all_rounds
+from railwright.network import Network
+from railwright.network.ecmp import sampled as ecmp
+from railwright.network.ecmp import walk as ecmp_walk
+from railwright.network.ecmp.flows import blocks, switched
+from railwright.network.ecmp.fluid import columns_of, fluid_time
+from railwright.network.ecmp.rounds import all_to_all_rounds
 from railwright.network.maxmin import max_min_rates
 from railwright.traffic import Communicator, all_to_all, join
 

@@ -8,9 +8,9 @@ import pytest
 import network_fabrics as hand
 from railwright.fabric.graph import Role
 from railwright.network import Network, solve
-from railwright.network.events import Schedule, together
-from railwright.network.events_plain import play
-from railwright.network.events_run import load_over_time, play_compiled, simulate
+from railwright.network.fluid.events import Schedule, together
+from railwright.network.fluid.events_plain import play
+from railwright.network.fluid.events_run import load_over_time, play_compiled, simulate
 from railwright.network.maxmin import FluidSystem, compiled_rates, finish_times
 from railwright.traffic import Communicator, Traffic, all_to_all
 

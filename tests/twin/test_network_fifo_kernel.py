@@ -7,8 +7,8 @@ import pytest
 
 import network_fabrics as hand
 from railwright.network import Network
-from railwright.network import fifo as engine
-from railwright.network.fifo import FLUID, ROCE, Framing, simulate
+from railwright.network.fifo import run as engine
+from railwright.network.fifo.run import FLUID, ROCE, Framing, simulate
 from railwright.traffic import Communicator, all_to_all
 from railwright.traffic.order import ORDERS, places
 

@@ -13,9 +13,9 @@ from network_systems import random_system
 from other_process import printed
 from railwright.fabric.graph import Role
 from railwright.network import Network, solve
+from railwright.network.fluid.symmetry import flow_system
 from railwright.network.maxmin import FluidSystem, compiled_rates, finish_times, max_min_rates
-from railwright.network.paths import find_routes
-from railwright.network.symmetry import flow_system
+from railwright.network.routing.paths import find_routes
 from railwright.traffic import Communicator, all_to_all
 
 SIZES = (1.0, 2.0, 7.0)

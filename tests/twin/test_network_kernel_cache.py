@@ -9,18 +9,16 @@ from pathlib import Path
 import pytest
 
 from other_process import printed
-from railwright.network import kernel_cache
-from railwright.network.kernel_cache import cache_folder, source_hash
+from railwright.network.compiled import kernel_cache
+from railwright.network.compiled.kernel_cache import cache_folder, source_hash
 
-PACKAGE = Path(kernel_cache.__file__).parents[1]
-KERNELS = sorted(
-    path.stem for path in (PACKAGE / "network").glob("kernel*.py") if path.stem != "kernel_cache"
-)
+FOLDER = Path(kernel_cache.__file__).parent
+KERNELS = sorted(path.stem for path in FOLDER.glob("kernel*.py") if path.stem != "kernel_cache")
 
 BOTH = """
 import numpy as np
-from railwright.network.events import together
-from railwright.network.events_run import play_compiled
+from railwright.network.fluid.events import together
+from railwright.network.fluid.events_run import play_compiled
 from railwright.network.maxmin import FluidSystem, compiled_rates
 from railwright.traffic import Traffic
 n = np.zeros(2, np.int32)
@@ -32,7 +30,7 @@ ANSWER = "[2. 2.]\n[1. 2.]"
 
 SMALL = """
 import sys, time
-from railwright.network.kernel_cache import compiled
+from railwright.network.compiled.kernel_cache import compiled
 def twice(x): return 2 * x
 kernel = compiled(twice, "float64(float64)")
 print(kernel(2.0), sum(getattr(kernel, "stats").cache_hits.values()))
@@ -41,7 +39,7 @@ print(kernel(2.0), sum(getattr(kernel, "stats").cache_hits.values()))
 
 def script(folder: Path) -> Path:
     """A copy of the package with one small kernel in it, as a file: numba caches nothing of `-c`."""
-    shutil.copytree(PACKAGE, folder / "railwright", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(FOLDER.parents[1], folder / "railwright", ignore=shutil.ignore_patterns("__pycache__"))
     (folder / "small.py").write_text(SMALL)
     return folder / "small.py"
 
@@ -55,9 +53,9 @@ def run_small(file: Path, **environment: str | None) -> str:
 def test_both_kernels_answer_without_a_home_and_every_kernel_file_stands_alone() -> None:
     assert printed(BOTH, HOME=None, XDG_CACHE_HOME=None, NUMBA_CACHE_DIR=None) == ANSWER
     for name in KERNELS:
-        text = (PACKAGE / "network" / f"{name}.py").read_text()
+        text = (FOLDER / f"{name}.py").read_text()
         ours = [line for line in text.splitlines() if "railwright" in line and "import" in line]
-        assert ours == ["from railwright.network.kernel_cache import compiled"], name
+        assert ours == ["from railwright.network.compiled.kernel_cache import compiled"], name
 
 
 def test_both_kernels_are_loaded_by_the_second_process_and_answer_alike(tmp_path: Path) -> None:
@@ -100,12 +98,12 @@ def test_a_folder_of_somebody_else_or_open_to_others_is_not_used(
 
 
 def test_an_edited_kernel_has_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    shutil.copytree(PACKAGE / "network", tmp_path / "network")
-    monkeypatch.setattr(kernel_cache, "__file__", str(tmp_path / "network" / "kernel_cache.py"))
+    shutil.copytree(FOLDER, tmp_path / "compiled")
+    monkeypatch.setattr(kernel_cache, "__file__", str(tmp_path / "compiled" / "kernel_cache.py"))
     before = source_hash()
-    (tmp_path / "network" / "kernel_notes.txt").write_text("no kernel")
+    (tmp_path / "compiled" / "kernel_notes.txt").write_text("no kernel")
     assert source_hash() == before
-    edited = tmp_path / "network" / "kernel_events.py"
+    edited = tmp_path / "compiled" / "kernel_events.py"
     stat, text = edited.stat(), edited.read_text()
     edited.write_text(text.replace("1e-12", "2e-12", 1))
     os.utime(edited, ns=(stat.st_atime_ns, stat.st_mtime_ns))

@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 import network_fabrics as hand
-import railwright.network.last as last
+import railwright.network.fluid.last as last
 from network_systems import random_system
 from railwright.network import Network, solve
 from railwright.network.maxmin import FluidSystem, finish_times

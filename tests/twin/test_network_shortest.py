@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import network_grid as grid
-import railwright.network.shortest as shortest
-from railwright.network.shortest import ShortestPaths, SwitchGraph, shortest_paths, switch_graph
+import railwright.network.routing.shortest as shortest
+from railwright.network.routing.shortest import ShortestPaths, SwitchGraph, shortest_paths, switch_graph
 
 
 def asked(graph: SwitchGraph, seed: int) -> tuple[np.ndarray, np.ndarray]:

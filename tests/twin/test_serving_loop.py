@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from railwright.serving.fleet import Fleet, Outage, Pool, Scheduler, Speculation, Transfers
-from railwright.serving.simulate import Run, simulate
+from railwright.serving.simulator.fleet import Fleet, Outage, Pool, Scheduler, Speculation, Transfers
+from railwright.serving.simulator.simulate import Run, simulate
 from serving_cases import flat_table, one_replica, requests, step_by_step
 
 

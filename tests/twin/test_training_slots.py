@@ -17,7 +17,7 @@ from railwright.collectives.machine import Machine
 from railwright.collectives.prediction import CollectivePrediction, Op
 from railwright.fabric.graph import Role
 from railwright.network.maxmin import FluidSystem, finish_times
-from railwright.network.paths import find_routes
+from railwright.network.routing.paths import find_routes
 from railwright.traffic.demand import Communicator, Traffic, join
 from railwright.training.lanes.contention import on_links
 from railwright.training.lanes.tasks import Task, run

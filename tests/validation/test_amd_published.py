@@ -21,7 +21,7 @@ from railwright.compute.time import kernel_time, peak_rate
 from railwright.measure.training import family_of, record_row, records
 from railwright.measure.training_jobs import job_of, machine_for
 from railwright.measure.training_models import architecture_of
-from railwright.model.architecture import Operator, Phase
+from railwright.model.shape.architecture import Operator, Phase
 from railwright.training import simulate
 from railwright.training.software.eras import Pace, waiting
 

@@ -10,7 +10,7 @@ import pytest
 
 from railwright.catalog import load_catalog
 from railwright.compute.time import kernel_time
-from railwright.model.architecture import Operator, Phase
+from railwright.model.shape.architecture import Operator, Phase
 
 GPUS = load_catalog().gpus
 SIZES = (2048, 4096, 8192, 16384)

@@ -15,7 +15,7 @@ from railwright.catalog import load_catalog
 from railwright.compute.time import kernel_times
 from railwright.measure.machines import published_machine
 from railwright.model import head_operators, load_model
-from railwright.model.loss_chunks import chunk_rows, in_chunks
+from railwright.model.operators.loss_chunks import chunk_rows, in_chunks
 from railwright.spec.training import Layout, TrainingJob
 from railwright.training.memory.end_activations import head_backward
 from railwright.training.memory.peak import SYSTEM, peak_memory

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import pytest
 
 from railwright.measure.machines import published_machine
-from railwright.model.architecture import Transformer
+from railwright.model.shape.architecture import Transformer
 from railwright.spec.training import Layout, Overlap, RecomputeModule, TrainingJob
 from railwright.training.lanes.result import StageMemory
 from railwright.training.memory.peak import SYSTEM, peak_memory

@@ -14,10 +14,10 @@ from railwright.measure.machines import Unsupported
 from railwright.measure.training import record_row, records
 from railwright.measure.training_models import HYBRIDS
 from railwright.model import count_parameters, flops_per_token, load_model
-from railwright.model.architecture import LinearMixer
-from railwright.model.delta import delta_blocks
-from railwright.model.kernels import Block
-from railwright.model.mamba import mamba_blocks
+from railwright.model.operators.delta import delta_blocks
+from railwright.model.operators.kernels import Block
+from railwright.model.operators.mamba import mamba_blocks
+from railwright.model.shape.architecture import LinearMixer
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from railwright.measure.training import records
 from railwright.measure.training_jobs import job_of, machine_for
 from railwright.measure.training_models import architecture_of
 from railwright.search import search
-from railwright.search.explain import USUAL
+from railwright.search.training.explain import USUAL
 from railwright.training.memory.peak import peak_memory
 
 RECORDS = {record["id"]: record for record in records()}

@@ -12,9 +12,9 @@ import pytest
 
 from railwright.measure.machines import published_machine
 from railwright.model import load_model
-from railwright.model.architecture import Transformer
-from railwright.serving.profiles import engines
-from railwright.serving.step import step_parts
+from railwright.model.shape.architecture import Transformer
+from railwright.serving.engine.profiles import engines
+from railwright.serving.engine.step import step_parts
 from railwright.spec.serving import Client, ServingJob, ServingLayout
 
 LLAMA = load_model("llama-2-70b")

@@ -15,7 +15,7 @@ from railwright.measure.serving_bars import left_out, lines, peer_error, reached
 from railwright.measure.serving_cases import cases
 from railwright.measure.serving_reasons import reason_of
 from railwright.measure.table import Row, Skipped
-from railwright.serving.bands import error_bands
+from railwright.serving.engine.bands import error_bands
 
 CASES = {
     "llama_3_1_70b_h100_sxm_vllm_fp8_agg_1024x1024_c8_tp4_ep1_696": {"TTFT": 0.3, "TPOT": 0.15},

@@ -13,8 +13,8 @@ from railwright.compute.time import kernel_times
 from railwright.measure.machines import published_machine
 from railwright.measure.training_models import architectures
 from railwright.model import load_model
-from railwright.model.kernels import linear
-from railwright.model.operators import LayerOperators
+from railwright.model.operators.kernels import linear
+from railwright.model.operators.layer import LayerOperators
 from railwright.spec.training import Layout, TrainingJob
 from railwright.training import simulate
 from railwright.training.layers.casts import with_casts

@@ -34,8 +34,8 @@ import pytest
 
 from railwright.collectives.prediction import NcclSettings
 from railwright.measure.machines import published_machine
-from railwright.model.dlrm import load_recommender
-from railwright.model.dlrm_operators import distinct_rows
+from railwright.model.recommendation.dlrm import load_recommender
+from railwright.model.recommendation.operators import distinct_rows
 from railwright.spec.recommendation import RecommendationJob
 from railwright.training import StepResult
 from railwright.training.recommendation.dlrm import simulate_recommendation

@@ -11,7 +11,7 @@ from statistics import mean
 import pytest
 
 from railwright.measure.machines import published_machine
-from railwright.model.architecture import Transformer
+from railwright.model.shape.architecture import Transformer
 from railwright.spec.training import Layout, Overlap, TrainingJob
 from railwright.training import simulate
 

@@ -33,7 +33,7 @@ from railwright.measure.machines import published_machine
 from railwright.measure.training import records
 from railwright.measure.training_jobs import job_of, machine_for
 from railwright.measure.training_models import architecture_of
-from railwright.model.architecture import Transformer
+from railwright.model.shape.architecture import Transformer
 from railwright.spec.training import Layout, Overlap, TrainingJob
 from railwright.training import simulate
 from railwright.training.software.constants import constant

@@ -13,7 +13,7 @@ from railwright.errors import PlanError, RailwrightError, SpecError
 if TYPE_CHECKING:
     from railwright.catalog import Catalog
     from railwright.collectives import Machine
-    from railwright.model.architecture import Transformer
+    from railwright.model.shape.architecture import Transformer
     from railwright.spec import Study
     from railwright.spec.recommendation import RecommendationJob
     from railwright.spec.serving import ServingJob
@@ -163,7 +163,7 @@ def _names(study: Study) -> Iterator[LookUp]:
     """Everything that a study calls by a name."""
     from railwright.catalog import find, load_catalog
     from railwright.model import load_model
-    from railwright.model.dlrm import load_recommender
+    from railwright.model.recommendation.dlrm import load_recommender
 
     yield "catalog", partial(load_catalog, study.catalog)
     with suppress(RailwrightError):
@@ -217,7 +217,7 @@ def _parts(study: Study, catalog: Catalog) -> Iterator[LookUp]:
 
 def _served(job: ServingJob) -> Iterator[LookUp]:
     from railwright.model import load_model
-    from railwright.serving.profiles import engine_of
+    from railwright.serving.engine.profiles import engine_of
 
     yield f"serving.{job.name}.model", partial(load_model, job.model)
     if job.speculative is not None and job.speculative.draft is not None:
@@ -276,7 +276,7 @@ def _check_serving(job: ServingJob, machine: Machine) -> list[str]:
 
 
 def _check_recommendation(job: RecommendationJob, machine: Machine) -> list[str]:
-    from railwright.model.dlrm import load_recommender
+    from railwright.model.recommendation.dlrm import load_recommender
     from railwright.training.checks.feed import feed_of_samples
     from railwright.training.recommendation.dlrm import gpus_of, tables_of
 

@@ -12,7 +12,7 @@ from railwright.cli.studies import StudyArgument
 
 if TYPE_CHECKING:
     from railwright.crosscheck import CrossCheck, Row
-    from railwright.network.solution import RoutingName
+    from railwright.network.routing.solution import RoutingName
 
 USUAL_RANKS = 64
 """Ranks where nothing else is asked for: packet simulators take seconds then, and minutes for 256."""

@@ -9,7 +9,7 @@ import typer
 from railwright.cli.groups import group
 
 if TYPE_CHECKING:
-    from railwright.model.architecture import Transformer
+    from railwright.model.shape.architecture import Transformer
 
 
 def add_to(app: typer.Typer) -> None:
@@ -40,7 +40,7 @@ def list_models() -> None:
 
 def list_families() -> None:
     """List the model_type of every config.json that is read."""
-    from railwright.model.families import FAMILIES
+    from railwright.model.configs.families import FAMILIES
 
     # One a line: for grep, and for eyes.
     for kind in sorted(FAMILIES, key=str.lower):
@@ -56,7 +56,7 @@ def show(
     """Show shape, parameters and FLOPs per token."""
     from railwright.cli.tables import print_table
     from railwright.model import count_parameters, flops_per_token, load_model
-    from railwright.model.pattern import full_layers, num_moe_layers
+    from railwright.model.shape.pattern import full_layers, num_moe_layers
     from railwright.units import show_count
 
     arch = load_model(name)
@@ -99,7 +99,7 @@ def show(
 
 def _attention(arch: Transformer) -> list[tuple[str, str]]:
     """Heads and their widths; of latent attention also the ranks."""
-    from railwright.model.pattern import layer_kinds, takes_keys
+    from railwright.model.shape.pattern import layer_kinds, takes_keys
     from railwright.units import show_count
 
     if arch.attention == "gqa":
@@ -127,7 +127,7 @@ def _attention(arch: Transformer) -> list[tuple[str, str]]:
 
 def _mixers(arch: Transformer) -> list[tuple[str, str]]:
     """Layers of a model that are not all attention with an MLP."""
-    from railwright.model.pattern import is_hybrid, num_layers
+    from railwright.model.shape.pattern import is_hybrid, num_layers
 
     if not is_hybrid(arch):
         return []
@@ -149,8 +149,8 @@ MIXERS = {
 
 
 def _scores(arch: Transformer, sequence: int) -> str:
-    """Which attention scores the FLOPs count (`model.flops.attended_keys`)."""
-    from railwright.model.pattern import full_layers
+    """Which attention scores the FLOPs count (`model.shape.flops.attended_keys`)."""
+    from railwright.model.shape.pattern import full_layers
 
     if 0 < arch.index_topk < sequence:
         return f"attention scores of {arch.index_topk:,} keys, index scores of all"

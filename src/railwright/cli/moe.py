@@ -167,7 +167,7 @@ def _layer_of(study: Study, asked: dict[str, int | None]) -> tuple[_Source | Non
 
 def _groups_of(job: TrainingJob | ServingJob, machine: Machine) -> tuple[Communicator, ...]:
     """The GPUs that exchange tokens, where a job's layout puts them; none where it exchanges none."""
-    from railwright.serving.cluster import places
+    from railwright.serving.simulator.cluster import places
     from railwright.spec.training import TrainingJob
     from railwright.traffic.demand import Communicator
     from railwright.training.layout.placement import place

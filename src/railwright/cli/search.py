@@ -16,7 +16,7 @@ from railwright.units import GIB
 
 if TYPE_CHECKING:
     from railwright.collectives.machine import Machine
-    from railwright.model.architecture import Transformer
+    from railwright.model.shape.architecture import Transformer
     from railwright.search import Candidate, SearchResult, Space
     from railwright.spec.study import Study
     from railwright.spec.training import TrainingJob
@@ -127,8 +127,8 @@ def search(
     result, arch, machine = _run(asked, chosen, _space(space), top, objective, front, framework, quiet)
     written = ""
     if export is not None:
-        from railwright.search.dispatcher import Hosts
-        from railwright.search.export import export as exported
+        from railwright.search.exports.dispatcher import Hosts
+        from railwright.search.training.export import export as exported
 
         picked = _ranked(result, rank or 1)
         written = exported(picked, arch, Hosts.of(picked.job, machine), export, result.priced)
@@ -201,7 +201,7 @@ def _known(option: str, value: str, known: tuple[str, ...]) -> None:
 
 def _same(framework: str, export: str | None) -> None:
     """Refuse an export to another framework than the one whose layouts are wanted."""
-    from railwright.search.frameworks import FRAMEWORKS as known
+    from railwright.search.training.frameworks import FRAMEWORKS as known
 
     if export in known and known[export].eras != known[framework].eras:
         raise RailwrightError(

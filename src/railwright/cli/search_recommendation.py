@@ -41,7 +41,7 @@ def search_recommendation_job(
                 "written into the study"
             )
     from railwright.cli.spaces import space_of
-    from railwright.model.dlrm import load_recommender
+    from railwright.model.recommendation.dlrm import load_recommender
     from railwright.search import recommendation as room
     from railwright.study.evaluate import Workshop
 

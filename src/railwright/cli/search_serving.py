@@ -11,8 +11,8 @@ import typer
 from railwright.errors import RailwrightError, nearest
 
 if TYPE_CHECKING:
-    from railwright.search.serving_result import Point, ServingSearchResult
-    from railwright.search.serving_space import ServingSpace, Setting
+    from railwright.search.serving.result import Point, ServingSearchResult
+    from railwright.search.serving.space import ServingSpace, Setting
     from railwright.spec.serving import ServingJob
     from railwright.spec.study import Study
 
@@ -59,7 +59,7 @@ def search_serving_job(
     result = _run(asked, chosen, file, _space(space, chosen, dtypes), gpus, front, quiet)
     written = ""
     if export is not None:
-        from railwright.search.serving_export import export as exported
+        from railwright.search.serving.export import export as exported
 
         written = exported(result, export)
         if export == "study":
@@ -94,7 +94,7 @@ def _job(asked: Study, name: str | None, rate: float | None) -> ServingJob:
 
 def _space(file: Path | None, job: ServingJob, dtypes: bool) -> ServingSpace:
     from railwright.cli.spaces import space_of
-    from railwright.search.serving_space import ServingSpace
+    from railwright.search.serving.space import ServingSpace
 
     own = {"weights": job.weights, "kv": job.kv}
     tried = {axis: [own[axis], *(x for x in v if x != own[axis])] for axis, v in PRECISIONS.items()}
@@ -117,7 +117,7 @@ def _run(
 ) -> ServingSearchResult:
     from railwright.cli.progress import progress
     from railwright.model import load_model
-    from railwright.search.serving_search import search_serving
+    from railwright.search.serving.searching import search_serving
     from railwright.study.evaluate import Workshop
 
     arch = load_model(job.model)
@@ -154,7 +154,7 @@ def _show(result: ServingSearchResult, top: int, dollars: tuple[float, str] | No
     rows = [_row(str(i + 1), one) for i, one in enumerate(best)]
     own = result.own
     if own is not None:
-        from railwright.search.serving_words import layout_words
+        from railwright.search.serving.words import layout_words
 
         ahead = f" behind {own.prefill_replicas} that prefill" if own.prefill_replicas else ""
         plan = f"{own.replicas} x {layout_words(result.job.layout)}{ahead}"
@@ -182,7 +182,7 @@ def _show(result: ServingSearchResult, top: int, dollars: tuple[float, str] | No
 
 
 def _row(title: str, one: Point) -> tuple[str, ...]:
-    from railwright.search.serving_words import plan_words
+    from railwright.search.serving.words import plan_words
     from railwright.units import show_time
 
     values = one.verdict.values

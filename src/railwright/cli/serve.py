@@ -14,8 +14,8 @@ from railwright.cli.studies import open_study
 from railwright.errors import RailwrightError, nearest
 
 if TYPE_CHECKING:
-    from railwright.serving.metrics import Distribution
     from railwright.serving.result import Parts, ServingResult
+    from railwright.serving.simulator.metrics import Distribution
     from railwright.spec.serving import ServingJob
     from railwright.spec.study import Study
 
@@ -72,7 +72,7 @@ def serve(
 
         _write(as_json, finite(plain(result)))
     if timeline is not None:
-        from railwright.serving.metrics import perfetto
+        from railwright.serving.simulator.metrics import perfetto
 
         _write(timeline, perfetto(result.run))
 
@@ -124,7 +124,7 @@ def _job(study: Study, name: str | None, file: str) -> ServingJob:
 
 
 def _outage(text: str) -> Any:
-    from railwright.serving.fleet import Outage
+    from railwright.serving.simulator.fleet import Outage
 
     replica, _, span = text.partition("@")
     start, _, end = span.partition("-")
@@ -138,7 +138,7 @@ def _outage(text: str) -> Any:
 
 def _show(result: ServingResult, moe: bool) -> None:
     from railwright.cli.tables import print_table
-    from railwright.serving.bands import error_bands
+    from railwright.serving.engine.bands import error_bands
     from railwright.units import show_power, show_time
 
     typer.echo(

@@ -12,10 +12,10 @@ from railwright.errors import RailwrightError, nearest
 
 if TYPE_CHECKING:
     from railwright.fabric.graph import Fabric
-    from railwright.network.whatif import Comparison, Effect, WhatIf
-    from railwright.network.whatif_pattern import Pattern
-    from railwright.network.whatif_sets import RandomFailures
-    from railwright.network.whatif_spares import SpareSpines
+    from railwright.network.whatif.pattern import Pattern
+    from railwright.network.whatif.sets import RandomFailures
+    from railwright.network.whatif.single import Comparison, Effect, WhatIf
+    from railwright.network.whatif.spares import SpareSpines
     from railwright.spec.study import Study
     from railwright.traffic.demand import Communicator
 
@@ -83,8 +83,8 @@ def whatif(
     from dataclasses import replace
 
     from railwright.network import Network
-    from railwright.network import whatif as room
-    from railwright.network.whatif_pattern import Pattern
+    from railwright.network.whatif import single as room
+    from railwright.network.whatif.pattern import Pattern
     from railwright.traffic import can_relay
 
     compute = asked.cluster.compute
@@ -102,7 +102,7 @@ def whatif(
     )
     kinds = [one.strip() for text in kind or [] for one in text.split(",") if one.strip()]
     if spares:
-        from railwright.network.whatif_spares import spare_spines
+        from railwright.network.whatif.spares import spare_spines
 
         cluster = asked.cluster.model_copy(update={"compute": compute.model_copy(update={"routing": chosen})})
         _out(
@@ -116,7 +116,7 @@ def whatif(
         found = room.single_failures(network, sent, kinds, slow, check=check)
         _out(replace(found, effects=found.effects[:top]) if as_json else found, sent, chosen, as_json, top)
     else:
-        from railwright.network.whatif_sets import random_failures
+        from railwright.network.whatif.sets import random_failures
 
         _out(random_failures(network, sent, k, samples, seed, kinds, slow), sent, chosen, as_json, top)
 
@@ -128,7 +128,7 @@ def _known(option: str, value: str, allowed: tuple[str, ...]) -> None:
 
 
 def _communicators(asked: Study, fabric: Fabric, groups: str) -> tuple[Communicator, ...]:
-    from railwright.network.whatif_pattern import world
+    from railwright.network.whatif.pattern import world
 
     if groups == "world":
         return world(fabric)
@@ -153,8 +153,8 @@ def _out(
         about = {"pattern": pattern.name, "pxn": pattern.pxn, "routing": routing}
         typer.echo(json.dumps(about | asdict(result), indent=1))
         return
-    from railwright.network.whatif import Comparison, WhatIf
-    from railwright.network.whatif_sets import RandomFailures
+    from railwright.network.whatif.sets import RandomFailures
+    from railwright.network.whatif.single import Comparison, WhatIf
 
     if isinstance(result, WhatIf):
         _show_single(result, top)

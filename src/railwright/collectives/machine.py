@@ -11,7 +11,7 @@ from railwright.catalog.parts import Catalog, Gpu, Nic, Server
 from railwright.collectives.prediction import NcclSettings
 from railwright.errors import PlanError
 from railwright.fabric.graph import Role
-from railwright.network.solution import Network
+from railwright.network.routing.solution import Network
 from railwright.spec.study import Cluster
 
 if TYPE_CHECKING:

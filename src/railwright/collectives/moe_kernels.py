@@ -16,7 +16,7 @@ from railwright.collectives.group import Group
 from railwright.collectives.moe_routing import Copies
 from railwright.collectives.prediction import Term
 from railwright.errors import PlanError
-from railwright.network.solution import Bottleneck
+from railwright.network.routing.solution import Bottleneck
 
 
 @dataclass(frozen=True)

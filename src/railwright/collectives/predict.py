@@ -24,7 +24,7 @@ from railwright.collectives.sent import as_sent, hashed_as
 from railwright.collectives.slots import busiest_slot
 from railwright.errors import PlanError
 from railwright.fabric.graph import Role
-from railwright.network.solution import Bottleneck, Network, Solution
+from railwright.network.routing.solution import Bottleneck, Network, Solution
 from railwright.traffic.demand import Communicator, Traffic
 from railwright.traffic.fingerprint import fingerprint
 from railwright.traffic.groups import Groups

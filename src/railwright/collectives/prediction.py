@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-from railwright.network.solution import Bottleneck
+from railwright.network.routing.solution import Bottleneck
 from railwright.spec.nccl import Nccl
 
 Op = Literal["all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "sendrecv"]

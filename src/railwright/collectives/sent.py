@@ -8,7 +8,7 @@ import numpy as np
 
 from railwright.collectives.prediction import NcclSettings
 from railwright.fabric.graph import Fabric, Kind
-from railwright.network.solution import Network
+from railwright.network.routing.solution import Network
 from railwright.traffic.demand import Traffic
 
 RINGS_PER_NIC = 2

@@ -12,7 +12,7 @@ from typing import Any
 
 from railwright.catalog.parts import Gpu
 from railwright.errors import PlanError
-from railwright.model.architecture import Phase
+from railwright.model.shape.architecture import Phase
 from railwright.shipped import read_data
 
 PEAK_OF = {**dict.fromkeys(("fp8_rowwise", "mxfp8", "fp8_block", "fp8_dynamic"), "fp8"), "nvfp4": "fp4"}

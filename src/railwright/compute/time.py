@@ -10,7 +10,7 @@ from railwright.catalog.parts import Gpu
 from railwright.compute.gemm import Shape, gemm_seconds
 from railwright.compute.profile import BLOCK_SCALED, NVIDIA_ONLY, PEAK_OF, Profile, Row, profile_of
 from railwright.errors import PlanError
-from railwright.model.architecture import Operator
+from railwright.model.shape.architecture import Operator
 
 GROUPED_STREAMS = 4
 """Expert GEMMs in flight at once: Transformer Engine's grouped linear layer issues one cuBLAS GEMM per expert

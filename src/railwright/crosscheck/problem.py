@@ -18,7 +18,7 @@ from railwright.errors import PlanError, among
 from railwright.export.sheet import METRE
 from railwright.fabric.graph import Fabric, Kind, Role
 from railwright.network import Network, Solution, solve
-from railwright.network.paths import Routes, find_routes
+from railwright.network.routing.paths import Routes, find_routes
 from railwright.traffic import Communicator, Traffic, all_to_all, ring, send_recv
 
 Ints = NDArray[np.int32]

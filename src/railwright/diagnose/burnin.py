@@ -19,7 +19,7 @@ from railwright.diagnose.elements import Elements
 from railwright.diagnose.paths import Routing
 from railwright.diagnose.schedule import Round, rounds
 from railwright.fabric.graph import Fabric, Kind, Role
-from railwright.network.paths import find_routes
+from railwright.network.routing.paths import find_routes
 from railwright.traffic.demand import Communicator, Traffic
 
 Ints = NDArray[np.int64]

@@ -15,9 +15,9 @@ from railwright.diagnose.elements import Elements
 from railwright.diagnose.evidence import ANY, IN, OUT, Rates
 from railwright.errors import RailwrightError
 from railwright.fabric.graph import Fabric, Kind
-from railwright.network.paths import find_routes
-from railwright.network.solution import Network
-from railwright.network.tables import Tables
+from railwright.network.routing.paths import find_routes
+from railwright.network.routing.solution import Network
+from railwright.network.routing.tables import Tables
 from railwright.traffic.demand import Traffic
 
 Ints = NDArray[np.int64]

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from railwright.diagnose.paths import Routing, traffic_of
 from railwright.errors import PlanError
 from railwright.fabric.graph import Fabric, Role
-from railwright.network.paths import find_routes
+from railwright.network.routing.paths import find_routes
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from railwright.diagnose.elements import Elements
 from railwright.diagnose.evidence import ANY, Rates
 from railwright.diagnose.paths import Crossed, Routing, crossed, need_fabric, rates_of, traffic_of
-from railwright.network.paths import find_routes
-from railwright.network.solution import Network
+from railwright.network.routing.paths import find_routes
+from railwright.network.routing.solution import Network
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]

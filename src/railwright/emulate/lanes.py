@@ -16,8 +16,8 @@ import numpy as np
 from railwright.emulate.topology import NETWORK_MTU, Topology
 from railwright.errors import PlanError
 from railwright.fabric.graph import Fabric, Role
-from railwright.network.paths import find_routes
-from railwright.network.solution import Network
+from railwright.network.routing.paths import find_routes
+from railwright.network.routing.solution import Network
 from railwright.traffic import Traffic
 
 Links = tuple[int, ...]

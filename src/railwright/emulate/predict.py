@@ -7,7 +7,7 @@ import numpy as np
 from railwright.emulate.patterns import Pattern
 from railwright.errors import PlanError
 from railwright.network import Network, solve
-from railwright.network.fifo import simulate
+from railwright.network.fifo.run import simulate
 
 PAYLOAD = 9000 - 20 - 32
 HEADERS = 14 + 20 + 32

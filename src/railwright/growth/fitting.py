@@ -10,10 +10,10 @@ from railwright.errors import PlanError
 from railwright.growth.asking import Ask
 from railwright.growth.parts import batch_of, constant
 from railwright.growth.result import Fit
-from railwright.model.architecture import Transformer
-from railwright.serving.memory import engine_memory
-from railwright.serving.profiles import engine_of
-from railwright.serving.step import check_layout
+from railwright.model.shape.architecture import Transformer
+from railwright.serving.engine.memory import engine_memory
+from railwright.serving.engine.profiles import engine_of
+from railwright.serving.engine.step import check_layout
 from railwright.spec.lora import Lora
 from railwright.spec.serving import Client, ServingJob, ServingLayout
 from railwright.spec.training import Layout, TrainingJob

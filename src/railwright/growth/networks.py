@@ -14,11 +14,11 @@ from railwright.growth.pace import steps_of
 from railwright.growth.parts import Speed, constant, saved_bytes, speeds
 from railwright.growth.result import NetworkRow
 from railwright.model import count_parameters
-from railwright.model.architecture import Transformer
-from railwright.serving.constants import kernels_of
-from railwright.serving.exchange import Place, hop_seconds
-from railwright.serving.profiles import engine_of
-from railwright.serving.step import step_parts
+from railwright.model.shape.architecture import Transformer
+from railwright.serving.engine.exchange import Place, hop_seconds
+from railwright.serving.engine.profiles import engine_of
+from railwright.serving.engine.step import step_parts
+from railwright.serving.kernels.constants import kernels_of
 from railwright.spec.serving import ServingJob
 from railwright.spec.training import Layout, TrainingJob
 from railwright.training import StepResult, simulate

@@ -10,12 +10,12 @@ from railwright.errors import PlanError
 from railwright.growth.asking import Ask, Task
 from railwright.growth.parts import constant
 from railwright.growth.result import Pace
-from railwright.model.architecture import Transformer
+from railwright.model.shape.architecture import Transformer
 from railwright.ranges import Range
-from railwright.serving.bands import error_bands
-from railwright.serving.memory import engine_memory
-from railwright.serving.profiles import engine_of
-from railwright.serving.step import step_parts
+from railwright.serving.engine.bands import error_bands
+from railwright.serving.engine.memory import engine_memory
+from railwright.serving.engine.profiles import engine_of
+from railwright.serving.engine.step import step_parts
 from railwright.spec.serving import ServingJob
 from railwright.spec.training import TrainingJob
 from railwright.training import StepResult, simulate

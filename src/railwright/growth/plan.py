@@ -25,7 +25,7 @@ from railwright.growth.result import Fit, Growth, NetworkRow, Pace, Rung
 from railwright.growth.supply import Prices, bill, hourly, outlet_of, rack_machines
 from railwright.growth.waiting import most_load, places, wait_share
 from railwright.growth.words import answered
-from railwright.model.architecture import Transformer
+from railwright.model.shape.architecture import Transformer
 from railwright.ranges import Range
 from railwright.spec.serving import ServingJob
 from railwright.spec.training import TrainingJob

@@ -15,7 +15,7 @@ from railwright.collectives import CollectivePrediction, Machine, sweep
 from railwright.collectives.prediction import Op
 from railwright.errors import PlanError
 from railwright.measure.compare_result import Suspect
-from railwright.network.solution import Network
+from railwright.network.routing.solution import Network
 from railwright.traffic.demand import Communicator
 
 DESIGNED = "as-designed"

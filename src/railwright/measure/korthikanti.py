@@ -10,7 +10,7 @@ from railwright.measure.machines import published_machine
 from railwright.measure.table import Row
 from railwright.measure.training_habits import HABITS
 from railwright.measure.training_models import gpt
-from railwright.model.architecture import Transformer
+from railwright.model.shape.architecture import Transformer
 from railwright.spec.training import Layout, Overlap, TrainingJob
 from railwright.training import simulate
 

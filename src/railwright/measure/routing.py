@@ -13,7 +13,7 @@ import numpy as np
 from railwright.errors import PlanError
 from railwright.fabric.graph import Fabric, Kind, Role
 from railwright.network import Network, Solution, Tables, own_tables, solve
-from railwright.network.tables_check import TableCheck, TableUse, check_tables, differing
+from railwright.network.routing.tables_check import TableCheck, TableUse, check_tables, differing
 from railwright.traffic import Communicator, Traffic, all_to_all, ring
 
 SIZE = 2.0**30

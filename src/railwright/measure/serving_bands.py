@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from railwright.measure.bands import band
 from railwright.measure.serving_cases import cases, engine_group, gpu_of, model_of
 from railwright.measure.table import Row, quantile
-from railwright.model.hf_config import load_model
-from railwright.serving.bands import ENGINES, LATENCIES
+from railwright.model.configs.hf_config import load_model
+from railwright.serving.engine.bands import ENGINES, LATENCIES
 
 FEWEST = 3
 """A kind of model on one engine with fewer groups (model, GPU) gets the band of its kind of model."""

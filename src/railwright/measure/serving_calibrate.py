@@ -16,13 +16,13 @@ from railwright.errors import PlanError
 from railwright.measure.loadgen.result import BenchResult
 from railwright.measure.serving_compare import load_of, serving_job, workload_of
 from railwright.measure.study_machine import study_machine
-from railwright.model.architecture import Transformer
-from railwright.model.hf_config import load_model
-from railwright.serving.client import workload
-from railwright.serving.metrics import counted, tpot, ttft
+from railwright.model.configs.hf_config import load_model
+from railwright.model.shape.architecture import Transformer
+from railwright.serving.clients.client import workload
+from railwright.serving.engine.profiles import engine_of, engines
 from railwright.serving.predict import fleet_of
-from railwright.serving.profiles import engine_of, engines
-from railwright.serving.simulate import simulate
+from railwright.serving.simulator.metrics import counted, tpot, ttft
+from railwright.serving.simulator.simulate import simulate
 from railwright.spec.serving import ServingJob
 from railwright.spec.study import Study
 

@@ -10,8 +10,8 @@ from typing import Any
 
 from railwright.collectives.machine import Machine
 from railwright.measure.machines import Unsupported, published_machine
-from railwright.model.architecture import Transformer
-from railwright.model.hf_config import load_model
+from railwright.model.configs.hf_config import load_model
+from railwright.model.shape.architecture import Transformer
 from railwright.shipped import read_data
 
 Case = Mapping[str, str]

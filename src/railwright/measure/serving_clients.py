@@ -22,7 +22,7 @@ from railwright.measure.serving_cases import (
     mlperf,
     number,
 )
-from railwright.serving.client import Workload, no_parts
+from railwright.serving.clients.client import Workload, no_parts
 from railwright.spec.serving import Client
 
 Floats = NDArray[np.float64]

@@ -11,13 +11,13 @@ from railwright.collectives.machine import Machine
 from railwright.errors import PlanError, RailwrightError, nearest
 from railwright.measure.loadgen.result import BenchResult, Summary
 from railwright.measure.study_machine import study_machine
-from railwright.model.architecture import Transformer
-from railwright.model.hf_config import load_model
-from railwright.serving.bands import error_bands
-from railwright.serving.client import Workload, no_parts
-from railwright.serving.metrics import Distribution
+from railwright.model.configs.hf_config import load_model
+from railwright.model.shape.architecture import Transformer
+from railwright.serving.clients.client import Workload, no_parts
+from railwright.serving.engine.bands import error_bands
 from railwright.serving.predict import serve
 from railwright.serving.result import ServingResult
+from railwright.serving.simulator.metrics import Distribution
 from railwright.spec.serving import ServingJob
 from railwright.spec.study import Study
 

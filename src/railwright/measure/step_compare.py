@@ -13,7 +13,7 @@ from railwright.measure.step_flops import LoggedFlops, logged_flops
 from railwright.measure.steplog.formats import HALF, ZERO
 from railwright.measure.steplog.log import LoggedStep, StepLog
 from railwright.measure.table import quantile
-from railwright.model.architecture import Transformer
+from railwright.model.shape.architecture import Transformer
 from railwright.spec.training import Software, TrainingJob
 from railwright.training.demand.model_flops import job_flops_per_token
 from railwright.training.lanes.result import StepResult

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from statistics import median
 
 from railwright.measure.steplog.log import LoggedStep, StepLog
-from railwright.model.architecture import Transformer
-from railwright.model.flops import Scores, flops_per_token
+from railwright.model.shape.architecture import Transformer
+from railwright.model.shape.flops import Scores, flops_per_token
 from railwright.spec.training import TrainingJob
 
 FITS = 0.03

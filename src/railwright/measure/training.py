@@ -21,8 +21,8 @@ from railwright.measure.training_models import architecture_of, architectures
 from railwright.measure.training_reasons import reason_of
 from railwright.measure.unseen_runs import unseen_rows
 from railwright.measure.vtrain import single_rows
-from railwright.model.architecture import Transformer
-from railwright.model.pattern import kind_of
+from railwright.model.shape.architecture import Transformer
+from railwright.model.shape.pattern import kind_of
 from railwright.spec.training import TrainingJob
 from railwright.training import simulate
 from railwright.training.checks.plan import check

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from railwright.measure.training_recipes import recipe_of
-from railwright.model.eager import Part
+from railwright.model.operators.eager import Part
 from railwright.spec.training import Software
 from railwright.training.software.eras import eras
 

@@ -12,7 +12,7 @@ from railwright.measure.training_models import HYBRIDS, architecture_of
 from railwright.measure.training_recipes import recipe_of
 from railwright.measure.training_scripts import OFFLOADED, graphs_of, loss_is_eager, script_of
 from railwright.measure.training_tuning import adapters, sample_length
-from railwright.model.eager import Part
+from railwright.model.operators.eager import Part
 from railwright.spec.training import Layout, Overlap, TrainingJob
 from railwright.training.layers.costs import ContextKind
 from railwright.training.layers.unhidden import UNBUFFERED

@@ -12,7 +12,7 @@ from typing import Any
 
 from railwright.measure.machines import Unsupported
 from railwright.model import load_model
-from railwright.model.architecture import Details, Transformer
+from railwright.model.shape.architecture import Details, Transformer
 
 
 @lru_cache(maxsize=1)

@@ -17,9 +17,9 @@ from railwright.collectives.machine import Machine
 from railwright.measure.machines import published_machine
 from railwright.measure.table import Row
 from railwright.model import load_model
-from railwright.model.architecture import Transformer
-from railwright.model.parameters import count_parameters
-from railwright.model.pattern import kind_of
+from railwright.model.counts.parameters import count_parameters
+from railwright.model.shape.architecture import Transformer
+from railwright.model.shape.pattern import kind_of
 from railwright.shipped import read_data
 from railwright.spec.training import TrainingJob
 from railwright.training import simulate

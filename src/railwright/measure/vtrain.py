@@ -23,7 +23,7 @@ from railwright.measure.machines import Unsupported, published_machine
 from railwright.measure.table import Row, Skipped
 from railwright.measure.training_habits import HABITS
 from railwright.measure.training_models import gpt
-from railwright.model.architecture import Transformer
+from railwright.model.shape.architecture import Transformer
 from railwright.spec.training import Layout, Overlap, Software, TrainingJob
 from railwright.training import simulate
 from railwright.training.software.eras import Pace, eras

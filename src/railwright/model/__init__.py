@@ -1,23 +1,23 @@
 """The transformer as a value: architecture, parameters, FLOPs, operators of one GPU, activation memory."""
 
-from railwright.model.activations import (
-    head_activation_bytes,
-    layer_activations,
-    layer_gradient_bytes,
-)
-from railwright.model.adam import AdamTypes, optimizer_bytes, optimizer_operators
-from railwright.model.architecture import Operator, Transformer
-from railwright.model.cut import Cut
-from railwright.model.ends import embedding_operators, head_operators
-from railwright.model.flops import ForwardBackward, flops_per_token
-from railwright.model.hf_config import bundled_models, load_model, parse_config
-from railwright.model.operators import LayerOperators, layer_operators
-from railwright.model.parameters import (
+from railwright.model.configs.hf_config import bundled_models, load_model, parse_config
+from railwright.model.counts.parameters import (
     GpuParameters,
     ParameterCount,
     count_parameters,
     layer_parameters,
     mtp_end_parameters,
+)
+from railwright.model.operators.adam import AdamTypes, optimizer_bytes, optimizer_operators
+from railwright.model.operators.cut import Cut
+from railwright.model.operators.ends import embedding_operators, head_operators
+from railwright.model.operators.layer import LayerOperators, layer_operators
+from railwright.model.shape.architecture import Operator, Transformer
+from railwright.model.shape.flops import ForwardBackward, flops_per_token
+from railwright.model.tensors.activations import (
+    head_activation_bytes,
+    layer_activations,
+    layer_gradient_bytes,
 )
 
 __all__ = [

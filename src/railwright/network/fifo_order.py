@@ -9,9 +9,9 @@ from typing import Literal
 import numpy as np
 
 from railwright.fabric.graph import Role
-from railwright.network.bottleneck import TIER
-from railwright.network.fifo import FifoSolution, simulate
-from railwright.network.solution import Network
+from railwright.network.fifo.run import FifoSolution, simulate
+from railwright.network.routing.bottleneck import TIER
+from railwright.network.routing.solution import Network
 from railwright.network.solve import solve
 from railwright.traffic import Communicator, Traffic
 from railwright.traffic.order import ORDERS, places

@@ -121,7 +121,7 @@ def max_min_rates(system: FluidSystem, flows: Longs, slack: Floats) -> Floats:
 
 def compiled_rates(system: FluidSystem, flows: Longs, slack: Floats) -> Floats:
     """`max_min_rates` by the compiled kernel, which is imported here, when first needed."""
-    from railwright.network.kernel import fill
+    from railwright.network.compiled.kernel_maxmin import fill
 
     links, weights, counts = _rows(system, flows)
     rate: Floats = fill(np.concatenate([[0], np.cumsum(counts)]), links, weights, slack.copy())

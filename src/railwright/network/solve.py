@@ -12,13 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from railwright.errors import PlanError, nearest
-from railwright.network.bottleneck import busiest, busiest_link, demands_on
-from railwright.network.events_run import finish_compiled
-from railwright.network.last import busiest_time, first_latest, latest_finishes
+from railwright.network.fluid.events_run import finish_compiled
+from railwright.network.fluid.last import busiest_time, first_latest, latest_finishes
+from railwright.network.fluid.symmetry import flow_system, quotient, without_twins
 from railwright.network.maxmin import SAME, FluidSystem, compiled_rates, finish_times, max_min_rates
-from railwright.network.paths import Routes, arrival, find_routes
-from railwright.network.solution import Engine, Network, Solution
-from railwright.network.symmetry import flow_system, quotient, without_twins
+from railwright.network.routing.bottleneck import busiest, busiest_link, demands_on
+from railwright.network.routing.paths import Routes, arrival, find_routes
+from railwright.network.routing.solution import Engine, Network, Solution
 from railwright.traffic import Groups, Traffic
 
 Floats = NDArray[np.float64]
@@ -143,7 +143,7 @@ def _listed(network: Network, groups: Groups) -> Traffic:
 
 
 def _fifo(network: Network, traffic: Traffic) -> Solution:
-    from railwright.network import fifo
+    from railwright.network.fifo import run as fifo
 
     return fifo.simulate(network, traffic, delay=np.zeros(network.fabric.num_links)).solution
 

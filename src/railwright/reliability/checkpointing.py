@@ -15,8 +15,8 @@ from railwright.errors import PlanError
 from railwright.fabric import build_networks
 from railwright.fabric.graph import Fabric, Kind, Role
 from railwright.model import count_parameters
-from railwright.model.architecture import Transformer
-from railwright.model.matrices import whole_matrices
+from railwright.model.counts.matrices import whole_matrices
+from railwright.model.shape.architecture import Transformer
 from railwright.reliability.constants import constant
 from railwright.reliability.formulas import best_interval, daly, young
 from railwright.reliability.parts import Stock

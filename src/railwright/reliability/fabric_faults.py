@@ -19,7 +19,7 @@ from railwright.collectives.machine import Machine
 from railwright.errors import PlanError
 from railwright.fabric import apply_faults, lost_servers
 from railwright.fabric.graph import Fabric, Role
-from railwright.model.architecture import Transformer
+from railwright.model.shape.architecture import Transformer
 from railwright.reliability.result import Component, NetworkFault, NetworkFaults, SpareSwitch
 from railwright.spec.study import Fault
 from railwright.spec.training import TrainingJob

@@ -11,7 +11,7 @@ import numpy as np
 from railwright.collectives.prediction import CollectivePrediction
 from railwright.fabric.graph import Fabric
 from railwright.model import load_model
-from railwright.serving.bands import error_bands
+from railwright.serving.engine.bands import error_bands
 from railwright.study.result import Curve, JobResult, Result, SensitivityRow, VariantResult
 from railwright.training.lanes.critical import CriticalPath, critical_path
 from railwright.units import show_change, show_rate, show_time

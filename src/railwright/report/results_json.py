@@ -14,7 +14,7 @@ import numpy as np
 from railwright.collectives.prediction import CollectivePrediction
 from railwright.fabric.counts import Counts
 from railwright.fabric.graph import Fabric, Kind, Role
-from railwright.network.solution import Bottleneck
+from railwright.network.routing.solution import Bottleneck
 from railwright.report.figures import letter
 from railwright.report.plain import finite
 from railwright.report.rooms_json import rooms

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from railwright.search.blocks import Refusal
-from railwright.search.result import Candidate, Effort, SearchResult
-from railwright.search.space import Space
-from railwright.search.training_search import search
+from railwright.search.bounds.blocks import Refusal
+from railwright.search.space.axes import Space
+from railwright.search.training.result import Candidate, Effort, SearchResult
+from railwright.search.training.searching import search
 
 __all__ = ["Candidate", "Effort", "Refusal", "SearchResult", "Space", "search"]

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from railwright.collectives.machine import Machine
 from railwright.errors import Mistake, PlanError, SpecError, nearest
-from railwright.model.dlrm import Recommender
+from railwright.model.recommendation.dlrm import Recommender
 from railwright.spec.check import flaw_of
 from railwright.spec.recommendation import RecommendationJob
 from railwright.training.lanes.result import StepResult

@@ -10,13 +10,19 @@ from numpy.typing import NDArray
 
 from railwright.collectives.machine import Machine
 from railwright.errors import PlanError
-from railwright.model.architecture import Transformer
-from railwright.serving import kernel_rows as r
-from railwright.serving.client import Workload, workload
-from railwright.serving.cluster import places, transfers
-from railwright.serving.fleet import Fleet, Outage, Pool, Scheduler, Speculation
-from railwright.serving.memory import engine_memory
-from railwright.serving.metrics import (
+from railwright.model.shape.architecture import Transformer
+from railwright.serving.clients.client import Workload, workload
+from railwright.serving.engine.memory import engine_memory
+from railwright.serving.engine.profiles import Engine, engine_of
+from railwright.serving.engine.sources import kernel_sources
+from railwright.serving.engine.spread import Spread, spread_of
+from railwright.serving.engine.step import StepParts, stage_of, step_parts, tabulate
+from railwright.serving.engine.table import StepTable
+from railwright.serving.result import Cache, Parts, Promise, ServingResult
+from railwright.serving.simulator import kernel_rows as r
+from railwright.serving.simulator.cluster import places, transfers
+from railwright.serving.simulator.fleet import Fleet, Outage, Pool, Scheduler, Speculation
+from railwright.serving.simulator.metrics import (
     Distribution,
     counted,
     end_to_end,
@@ -26,14 +32,8 @@ from railwright.serving.metrics import (
     ttft,
     within,
 )
-from railwright.serving.profiles import Engine, engine_of
-from railwright.serving.result import Cache, Parts, Promise, ServingResult
-from railwright.serving.simulate import LoopEngine, Run, simulate
-from railwright.serving.sources import kernel_sources
-from railwright.serving.spread import Spread, spread_of
-from railwright.serving.state import read
-from railwright.serving.step import StepParts, stage_of, step_parts, tabulate
-from railwright.serving.table import StepTable
+from railwright.serving.simulator.simulate import LoopEngine, Run, simulate
+from railwright.serving.simulator.state import read
 from railwright.serving.words import answer, bottleneck
 from railwright.spec.serving import ServingJob, ServingLayout, Slo
 from railwright.traffic import Traffic

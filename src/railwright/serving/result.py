@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from railwright.serving.metrics import Distribution, Throughput
-from railwright.serving.simulate import Run
-from railwright.serving.sources import KernelSources
+from railwright.serving.engine.sources import KernelSources
+from railwright.serving.simulator.metrics import Distribution, Throughput
+from railwright.serving.simulator.simulate import Run
 from railwright.spec.serving import Slo
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from math import isnan
 
 from railwright.serving.result import Parts, ServingResult
-from railwright.serving.simulate import Run
+from railwright.serving.simulator.simulate import Run
 from railwright.spec.serving import ServingJob
 from railwright.units import number, show_time
 

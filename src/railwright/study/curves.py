@@ -10,7 +10,7 @@ from railwright.catalog.parts import Catalog
 from railwright.collectives import Machine
 from railwright.collectives.prediction import NcclSettings
 from railwright.fabric.graph import Fabric
-from railwright.network.solution import Network
+from railwright.network.routing.solution import Network
 from railwright.spec import override
 from railwright.spec.study import Study
 from railwright.study.evaluate import Workshop, curve

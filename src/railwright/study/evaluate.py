@@ -17,9 +17,9 @@ from railwright.fabric import build, count
 from railwright.fabric.graph import Fabric
 from railwright.measure.calibrate_profile import profile_of
 from railwright.model import load_model
-from railwright.model.architecture import Transformer
-from railwright.model.dlrm import Recommender, load_recommender
-from railwright.network.solution import Network
+from railwright.model.recommendation.dlrm import Recommender, load_recommender
+from railwright.model.shape.architecture import Transformer
+from railwright.network.routing.solution import Network
 from railwright.reliability.checkpointing import storage_bandwidth
 from railwright.spec.recommendation import RecommendationJob
 from railwright.spec.study import Cluster, Study

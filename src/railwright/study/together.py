@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from railwright.collectives import Machine
 from railwright.errors import RailwrightError
 from railwright.fabric.graph import Fabric, Kind, server_name
-from railwright.serving.cluster import places
+from railwright.serving.simulator.cluster import places
 from railwright.spec.study import ComputeNetwork, Study
 from railwright.training.layout.placement import place
 from railwright.training.recommendation.dlrm import gpus_of

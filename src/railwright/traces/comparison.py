@@ -21,7 +21,7 @@ from railwright.collectives import predict
 from railwright.collectives.machine import Machine
 from railwright.collectives.prediction import CollectivePrediction, Op
 from railwright.errors import PlanError, RailwrightError
-from railwright.model.architecture import Operator, Transformer
+from railwright.model.shape.architecture import Operator, Transformer
 from railwright.spec.training import TrainingJob
 from railwright.traces.intervals import both, length, union
 from railwright.traces.measured import Collective, Step

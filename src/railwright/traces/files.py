@@ -10,7 +10,7 @@ from railwright.collectives.machine import Machine
 from railwright.errors import PlanError, among
 from railwright.export.files import refuse_filled
 from railwright.fabric.graph import Fabric
-from railwright.model.architecture import Transformer
+from railwright.model.shape.architecture import Transformer
 from railwright.spec.training import TrainingJob
 from railwright.traces import chakra, chakra_read, goal, simai, simai_export
 from railwright.traces.graph import StepTrace

@@ -20,7 +20,7 @@ from railwright.collectives import predict as network_predict
 from railwright.collectives.machine import Machine
 from railwright.collectives.prediction import CollectivePrediction, Op
 from railwright.errors import PlanError
-from railwright.model.architecture import Transformer
+from railwright.model.shape.architecture import Transformer
 from railwright.spec.training import TrainingJob
 from railwright.traces.graph import ALONE, OPS, Group, Node, StepTrace
 from railwright.traffic.demand import Communicator

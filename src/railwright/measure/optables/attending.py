@@ -19,8 +19,8 @@ from railwright.measure.optables.fitting import (
     sample,
 )
 from railwright.measure.optables.package import Columns
-from railwright.serving.kernels import AttentionRow, Speeds, decode_seconds, prefill_seconds
-from railwright.serving.measured import LATENT_CACHE
+from railwright.serving.kernels.measured import LATENT_CACHE
+from railwright.serving.kernels.times import AttentionRow, Speeds, decode_seconds, prefill_seconds
 
 FIELDS = ("fixed", "compute", "ramp", "memory", "unit")
 LIMITS = limits([3e-6, 0.02, 1e-9, 0.3, 1e-12], [1e-4, 1.0, 1e4, 1.0, 1e-6])

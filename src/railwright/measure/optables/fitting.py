@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from railwright.measure.optables.package import Columns, Package
-from railwright.serving.kernels import Speeds
+from railwright.serving.kernels.times import Speeds
 
 Floats = NDArray[np.float64]
 

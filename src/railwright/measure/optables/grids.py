@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from railwright.measure.optables.fitting import FOLDS, Floats, Measured
-from railwright.serving.measured import points_of
-from railwright.serving.points import Points
+from railwright.serving.kernels.measured import points_of
+from railwright.serving.kernels.points import Points
 
 SCALES = (0.25, 0.5, 1.0, 2.0)
 """Octaves over which a configuration speaks for others: one of these, by kernel."""

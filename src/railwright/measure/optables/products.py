@@ -21,7 +21,7 @@ from railwright.measure.optables.fitting import (
     sample,
 )
 from railwright.measure.optables.package import Columns, settings
-from railwright.serving.kernels import GemmRow, Speeds, gemm_seconds
+from railwright.serving.kernels.times import GemmRow, Speeds, gemm_seconds
 
 NAMES = {"bfloat16": "bf16", "fp8": "fp8", "fp8_block": "fp8_block", "nvfp4": "nvfp4"}
 FIELDS = ("fixed", "compute", "memory", "depth", "square", "small", "even")

@@ -20,7 +20,7 @@ from railwright.measure.optables.fitting import (
     sample,
 )
 from railwright.measure.optables.package import Columns, settings
-from railwright.serving.kernels import ExpertRow, Speeds, experts_seconds
+from railwright.serving.kernels.times import ExpertRow, Speeds, experts_seconds
 
 FIELDS = ("fixed", "compute", "memory", "pad", "row", "spread")
 LIMITS = limits([1e-6, 0.02, 0.2, 0.1, 1e-13, 1e-8], [3e-4, 1.0, 1.0, 300.0, 1e-6, 1e-4])

@@ -19,9 +19,9 @@ from railwright.measure.optables.products import NAMES as PRODUCT_NAMES
 from railwright.measure.optables.products import products
 from railwright.measure.optables.routed import BESIDE_FP8, experts, reductions
 from railwright.measure.optables.routed import NAMES as EXPERT_NAMES
-from railwright.serving.constants import PEAK, WIDTH, type_of
-from railwright.serving.kernels import AttentionRow, ExpertRow, GemmRow, Speeds
-from railwright.serving.measured import FORM, attention_fit, experts_fit, gemm_fit
+from railwright.serving.kernels.constants import PEAK, WIDTH, type_of
+from railwright.serving.kernels.measured import FORM, attention_fit, experts_fit, gemm_fit
+from railwright.serving.kernels.times import AttentionRow, ExpertRow, GemmRow, Speeds
 
 LICENCE = "Apache-2.0, NVIDIA CORPORATION & AFFILIATES"
 

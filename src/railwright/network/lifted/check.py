@@ -14,8 +14,8 @@ from railwright.fabric.graph import Fabric
 from railwright.network.lifted.classes import destinations, relays, sources
 from railwright.network.lifted.solving import Lifted, lift
 from railwright.network.maxmin import add_up
-from railwright.network.paths import Routes, find_routes
-from railwright.network.solution import Network
+from railwright.network.routing.paths import Routes, find_routes
+from railwright.network.routing.solution import Network
 from railwright.traffic import Groups, Traffic
 
 Longs = NDArray[np.int64]

@@ -14,7 +14,7 @@ from scipy.sparse.csgraph import connected_components
 from railwright.fabric.graph import Fabric, Kind, Role
 from railwright.network.lifted.partition import Graph
 from railwright.network.lifted.places import places_of
-from railwright.network.switching import splitmix
+from railwright.network.routing.switching import splitmix
 from railwright.traffic import Groups, domain_of_gpu, rail_of_gpu
 
 Ints = NDArray[np.int32]

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from railwright.network.shortest import ragged
-from railwright.network.switching import splitmix
+from railwright.network.routing.shortest import ragged
+from railwright.network.routing.switching import splitmix
 
 Ints = NDArray[np.int32]
 Longs = NDArray[np.int64]

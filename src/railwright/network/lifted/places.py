@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from railwright.fabric.graph import Fabric, Role
-from railwright.network.switching import splitmix
+from railwright.network.routing.switching import splitmix
 from railwright.traffic import Groups, domain_of_gpu, rail_of_gpu
 
 Ints = NDArray[np.int32]

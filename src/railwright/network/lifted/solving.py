@@ -12,15 +12,15 @@ from numpy.typing import NDArray
 
 from railwright.errors import PlanError
 from railwright.fabric.graph import Fabric
-from railwright.network.bottleneck import busiest
+from railwright.network.fluid.symmetry import refine
 from railwright.network.lifted.classes import DemandClasses, demand_classes, link_classes
 from railwright.network.lifted.graph import symmetry_graph
 from railwright.network.lifted.partition import Graph, Partition
 from railwright.network.maxmin import SAME, FluidSystem, add_up, compiled_rates, finish_times, max_min_rates
-from railwright.network.paths import Routes, find_routes
-from railwright.network.shortest import ragged
-from railwright.network.solution import Network, Solution
-from railwright.network.symmetry import refine
+from railwright.network.routing.bottleneck import busiest
+from railwright.network.routing.paths import Routes, find_routes
+from railwright.network.routing.shortest import ragged
+from railwright.network.routing.solution import Network, Solution
 from railwright.traffic import Groups, Traffic
 
 Longs = NDArray[np.int64]

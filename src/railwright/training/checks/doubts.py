@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from railwright.model.architecture import Transformer
-from railwright.model.mlp_kernels import splits_square
-from railwright.model.pattern import has_dense
+from railwright.model.operators.mlp_kernels import splits_square
+from railwright.model.shape.architecture import Transformer
+from railwright.model.shape.pattern import has_dense
 from railwright.spec.lora import Lora
 from railwright.spec.training import Layout, Muon, Overlap, TrainingJob
 from railwright.training.checks.ships import of_schedule

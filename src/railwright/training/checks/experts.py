@@ -6,7 +6,7 @@ from collections.abc import Collection
 
 from railwright.catalog.parts import Gpu
 from railwright.errors import PlanError
-from railwright.model.architecture import Transformer
+from railwright.model.shape.architecture import Transformer
 from railwright.spec.training import TrainingJob
 from railwright.training.layout.divisors import MOST, divisors, working
 from railwright.units import number

@@ -15,8 +15,8 @@ from dataclasses import replace
 import numpy as np
 
 from railwright.errors import PlanError
-from railwright.model.architecture import Transformer
-from railwright.model.dlrm import Recommender
+from railwright.model.recommendation.dlrm import Recommender
+from railwright.model.shape.architecture import Transformer
 from railwright.spec.recommendation import RecommendationJob
 from railwright.spec.training import TrainingJob
 from railwright.training.demand.model_flops import job_flops_per_token

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from railwright.catalog.parts import Server
 from railwright.errors import PlanError
 from railwright.fabric.graph import Fabric
-from railwright.model.architecture import Transformer
+from railwright.model.shape.architecture import Transformer
 from railwright.spec.training import Layout, TrainingJob
 from railwright.training.checks.plan import check
 from railwright.training.lanes.result import Memory

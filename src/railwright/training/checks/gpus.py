@@ -5,7 +5,7 @@ from __future__ import annotations
 from railwright.errors import PlanError
 from railwright.fabric.graph import Fabric, server_name
 from railwright.fabric.names import numbered
-from railwright.model.architecture import Transformer
+from railwright.model.shape.architecture import Transformer
 from railwright.spec.training import TrainingJob
 from railwright.training.checks.tensor_sizes import straddles, working_sizes
 from railwright.training.layout.divisors import divisors, listed, working

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from railwright.fabric.graph import Fabric
-from railwright.model.architecture import Transformer
+from railwright.model.shape.architecture import Transformer
 from railwright.spec.training import TrainingJob
 from railwright.training.checks.doubts import doubts
 from railwright.training.checks.gpus import of_servers

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from railwright.errors import PlanError
 from railwright.fabric.graph import Fabric
-from railwright.model.architecture import Transformer
+from railwright.model.shape.architecture import Transformer
 from railwright.spec.training import TrainingJob
 from railwright.training.checks.experts import check_experts
 from railwright.training.checks.gpus import check_gpus

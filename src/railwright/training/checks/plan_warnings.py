@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from railwright.collectives.machine import Machine
 from railwright.compute.limited import of_power
-from railwright.model.architecture import Transformer
+from railwright.model.shape.architecture import Transformer
 from railwright.spec.training import TrainingJob
 from railwright.training.checks.experts import beyond_kernels, beyond_reach
 from railwright.training.checks.feed import starving

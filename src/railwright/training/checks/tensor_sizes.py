@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 from railwright.errors import PlanError
 from railwright.fabric.graph import Fabric
-from railwright.model.architecture import Transformer
-from railwright.model.mixers import check_mixer
-from railwright.model.pattern import has_attention, has_dense
+from railwright.model.shape.architecture import Transformer
+from railwright.model.shape.mixers import check_mixer
+from railwright.model.shape.pattern import has_attention, has_dense
 from railwright.spec.training import TrainingJob
 from railwright.training.checks.experts import working_cuts
 from railwright.training.layout.divisors import MOST, working

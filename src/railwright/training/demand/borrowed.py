@@ -16,8 +16,8 @@ from railwright.catalog.parts import Gpu
 from railwright.compute.time import kernel_times, peak_rate
 from railwright.errors import PlanError
 from railwright.model import Cut, layer_operators
-from railwright.model.architecture import Transformer
-from railwright.model.pattern import layer_kinds
+from railwright.model.shape.architecture import Transformer
+from railwright.model.shape.pattern import layer_kinds
 from railwright.training.software.constants import model_of
 
 EXPERT_PARALLEL = 8

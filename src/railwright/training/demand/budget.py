@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from railwright.catalog.parts import Catalog, Gpu, Server
 from railwright.errors import PlanError
 from railwright.model import flops_per_token
-from railwright.model.architecture import Transformer
+from railwright.model.shape.architecture import Transformer
 from railwright.ranges import Range
 from railwright.training.demand.throughput import Throughput, published_pace
 from railwright.training.software.formats import job_peak

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from railwright.model import flops_per_token
-from railwright.model.architecture import Transformer
-from railwright.model.flops import Scores, product_macs
-from railwright.model.pattern import layer_kinds
+from railwright.model.shape.architecture import Transformer
+from railwright.model.shape.flops import Scores, product_macs
+from railwright.model.shape.pattern import layer_kinds
 from railwright.spec.training import Layout, TrainingJob
 from railwright.training.software.eras import era_of
 from railwright.training.software.lora import adapter_parameters

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from railwright.catalog.parts import Gpu
 from railwright.errors import PlanError
-from railwright.model.architecture import Transformer
+from railwright.model.shape.architecture import Transformer
 from railwright.ranges import Range
 from railwright.shipped import read_data
 from railwright.training.demand.borrowed import kernel_share, kernels_over

@@ -7,7 +7,7 @@ from functools import cache
 
 from railwright.catalog.parts import Gpu
 from railwright.model import load_model
-from railwright.model.flops import flops_per_token
+from railwright.model.shape.flops import flops_per_token
 from railwright.shipped import read_data
 from railwright.training.demand.throughput import published_pace
 from railwright.training.software.constants import family_of

@@ -20,9 +20,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from railwright.model.architecture import Operator, Phase
-from railwright.model.kernels import half
-from railwright.model.operators import LayerOperators
+from railwright.model.operators.kernels import half
+from railwright.model.operators.layer import LayerOperators
+from railwright.model.shape.architecture import Operator, Phase
 from railwright.spec.training import TrainingJob
 from railwright.training.layout.sizes import sequence_ranks
 from railwright.training.software.eras import era_of

@@ -13,9 +13,9 @@ from weakref import WeakKeyDictionary
 
 from railwright.collectives.machine import Machine
 from railwright.collectives.prediction import CollectivePrediction, Op
-from railwright.model.architecture import Transformer
-from railwright.model.flops import value_width
-from railwright.model.mixers import FORMS, mixer_of, projected
+from railwright.model.shape.architecture import Transformer
+from railwright.model.shape.flops import value_width
+from railwright.model.shape.mixers import FORMS, mixer_of, projected
 from railwright.spec.training import TrainingJob
 from railwright.traffic.demand import Communicator
 from railwright.training.lanes.contention import NICS, Uses, on_links

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from railwright.model.architecture import Operator, Transformer
-from railwright.model.operators import LayerOperators, second_block
-from railwright.model.recompute import CORE
-from railwright.model.sparse import PROJECTIONS
+from railwright.model.operators.layer import LayerOperators, second_block
+from railwright.model.operators.recompute import CORE
+from railwright.model.operators.sparse import PROJECTIONS
+from railwright.model.shape.architecture import Operator, Transformer
 from railwright.training.software.lora import DEQUANTISED
 
 KernelTime = Callable[[Operator], float]
@@ -43,7 +43,7 @@ MIXING = (
     *("mixer convolution", "mixer inputs", "mixer activation", "mixer key norm", "mixer decays"),
     *("mixer chunk", "mixer state passing", "mixer gated norm"),
 )
-"""How the kernels of a linear mixer begin that work on whole sequences (`model.mixer_operators.KERNELS`)."""
+"""How the kernels of a linear mixer begin that work on whole sequences (`mixer_operators.KERNELS`)."""
 
 ROTARY_KEYS = "key/value down"
 """The product that makes the rotary part of latent attention's keys, which all heads share."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from railwright.model import Cut
-from railwright.model.pattern import Layer, is_routed
+from railwright.model.shape.pattern import Layer, is_routed
 from railwright.spec.training import TrainingJob
 from railwright.training.software.eras import eager_parts, era_of
 from railwright.training.software.narrow import scaling_of

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from railwright.catalog.parts import Gpu
-from railwright.model.architecture import Operator
-from railwright.model.kernels import ELEMENT, GRADIENT
-from railwright.model.operators import LayerOperators
+from railwright.model.operators.kernels import ELEMENT, GRADIENT
+from railwright.model.operators.layer import LayerOperators
+from railwright.model.shape.architecture import Operator
 from railwright.spec.training import TrainingJob
 from railwright.training.software.constants import constant
 from railwright.training.software.eras import era_of

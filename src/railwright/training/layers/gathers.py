@@ -17,9 +17,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from railwright.model.architecture import Transformer
-from railwright.model.kernels import ELEMENT
-from railwright.model.pattern import PARTS, Layer
+from railwright.model.operators.kernels import ELEMENT
+from railwright.model.shape.architecture import Transformer
+from railwright.model.shape.pattern import PARTS, Layer
 from railwright.spec.training import TrainingJob
 from railwright.training.layers.blockwise import SENT
 from railwright.training.layers.casts import compiled_casts

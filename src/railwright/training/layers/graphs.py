@@ -5,8 +5,8 @@ Source: Megatron-LM d98e8a6, read 2026-11-25.
 
 from __future__ import annotations
 
-from railwright.model.architecture import Transformer
-from railwright.model.pattern import has_attention, has_dense, is_hybrid
+from railwright.model.shape.architecture import Transformer
+from railwright.model.shape.pattern import has_attention, has_dense, is_hybrid
 from railwright.spec.training import TrainingJob
 from railwright.training.layers.unhidden import exposed_turns
 from railwright.training.software.eras import era_of

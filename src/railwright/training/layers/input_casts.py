@@ -16,9 +16,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from railwright.model.architecture import Operator
-from railwright.model.kernels import ELEMENT, half
-from railwright.model.operators import LayerOperators
+from railwright.model.operators.kernels import ELEMENT, half
+from railwright.model.operators.layer import LayerOperators
+from railwright.model.shape.architecture import Operator
 from railwright.spec.training import TrainingJob
 from railwright.training.layers.blockwise import GATHERED
 from railwright.training.layers.casts import compiled_casts

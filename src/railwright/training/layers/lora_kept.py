@@ -17,12 +17,12 @@ from dataclasses import replace
 from functools import lru_cache
 
 from railwright.model import Cut, layer_operators
-from railwright.model.activations import KEPT_INPUT
-from railwright.model.architecture import Operator, Transformer
-from railwright.model.kernels import ELEMENT
-from railwright.model.norms import NORMALISED
-from railwright.model.pattern import PARTS, Layer, made_as
-from railwright.model.tensor_lists import PROJECTED_INPUT, LayerTensors
+from railwright.model.operators.kernels import ELEMENT
+from railwright.model.operators.norms import NORMALISED
+from railwright.model.shape.architecture import Operator, Transformer
+from railwright.model.shape.pattern import PARTS, Layer, made_as
+from railwright.model.tensors.activations import KEPT_INPUT
+from railwright.model.tensors.tensor_lists import PROJECTED_INPUT, LayerTensors
 from railwright.spec.lora import Lora, LoraTarget
 from railwright.spec.training import TrainingJob
 from railwright.training.layout.sizes import sequence_ranks, weights_cut

@@ -16,8 +16,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from railwright.catalog.parts import Gpu
-from railwright.model.architecture import Operator
-from railwright.model.operators import LayerOperators
+from railwright.model.operators.layer import LayerOperators
+from railwright.model.shape.architecture import Operator
 from railwright.spec.training import TrainingJob
 from railwright.training.layers.casts import compiled_casts
 

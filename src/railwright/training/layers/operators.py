@@ -6,11 +6,11 @@ from dataclasses import replace
 
 from railwright.catalog.parts import Gpu
 from railwright.model import embedding_operators, head_operators, layer_operators
-from railwright.model.architecture import Transformer
-from railwright.model.eager import Part
-from railwright.model.kernels import ELEMENT
-from railwright.model.operators import LayerOperators
-from railwright.model.pattern import Layer, is_routed, made_as
+from railwright.model.operators.eager import Part
+from railwright.model.operators.kernels import ELEMENT
+from railwright.model.operators.layer import LayerOperators
+from railwright.model.shape.architecture import Transformer
+from railwright.model.shape.pattern import Layer, is_routed, made_as
 from railwright.spec.training import TrainingJob
 from railwright.training.layers.blockwise import (
     PRODUCTS,

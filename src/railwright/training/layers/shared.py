@@ -8,7 +8,7 @@ on a stream of their own) and token_dispatcher.py.
 
 from __future__ import annotations
 
-from railwright.model.architecture import Transformer
+from railwright.model.shape.architecture import Transformer
 from railwright.spec.training import TrainingJob
 from railwright.training.layout.schedule import TOGETHER, order_name
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from railwright.errors import PlanError
-from railwright.model.architecture import Transformer
-from railwright.model.pattern import layer_kinds, takes_keys
+from railwright.model.shape.architecture import Transformer
+from railwright.model.shape.pattern import layer_kinds, takes_keys
 from railwright.spec.training import TrainingJob
 from railwright.training.layers.stages import layers_per_piece
 from railwright.training.layout.schedule import route_of

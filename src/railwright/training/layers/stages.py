@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from railwright.model import GpuParameters, count_parameters, layer_parameters, mtp_end_parameters
-from railwright.model.architecture import Transformer
-from railwright.model.parameters import norm_parameters
-from railwright.model.pattern import Layer, layer_kinds
+from railwright.model.counts.parameters import norm_parameters
+from railwright.model.shape.architecture import Transformer
+from railwright.model.shape.pattern import Layer, layer_kinds
 from railwright.spec.lora import Lora
 from railwright.spec.training import Layout, TrainingJob
 from railwright.training.layout.route import Chunk

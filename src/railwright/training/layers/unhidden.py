@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from railwright.model.architecture import Transformer
-from railwright.model.pattern import is_hybrid
+from railwright.model.shape.architecture import Transformer
+from railwright.model.shape.pattern import is_hybrid
 from railwright.spec.training import TrainingJob
 from railwright.training.layers.casts import JOINED
 from railwright.training.layout.schedule import in_pairs

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from railwright.model.pattern import Layer
+from railwright.model.shape.pattern import Layer
 
 Kind = Literal["F", "B", "I", "W", "FB"]
 

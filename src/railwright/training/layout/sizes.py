@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from railwright.fabric.graph import Fabric
-from railwright.model.cut import Cut
-from railwright.model.pattern import Layer, is_routed
+from railwright.model.operators.cut import Cut
+from railwright.model.shape.pattern import Layer, is_routed
 from railwright.spec.training import Layout, TrainingJob
 from railwright.training.layout.divisors import divisors
 

@@ -8,13 +8,13 @@ from functools import lru_cache
 from itertools import pairwise
 
 from railwright.model import Cut, layer_activations, layer_gradient_bytes, layer_operators
-from railwright.model.activations import Recompute
-from railwright.model.architecture import Operator, Transformer
-from railwright.model.kernels import ELEMENT
-from railwright.model.mixer_operators import mixer_working
-from railwright.model.pattern import PARTS, Layer, is_routed, made_as
-from railwright.model.sparse_kept import index_logits
-from railwright.model.tensor_lists import BEFORE_EXCHANGE, NARROW_OUTPUT, STORED
+from railwright.model.operators.kernels import ELEMENT
+from railwright.model.operators.mixer_operators import mixer_working
+from railwright.model.shape.architecture import Operator, Transformer
+from railwright.model.shape.pattern import PARTS, Layer, is_routed, made_as
+from railwright.model.tensors.activations import Recompute
+from railwright.model.tensors.sparse_kept import index_logits
+from railwright.model.tensors.tensor_lists import BEFORE_EXCHANGE, NARROW_OUTPUT, STORED
 from railwright.spec.training import TrainingJob
 from railwright.training.layers.cut import cut_in_memory
 from railwright.training.layers.gathers import gathered_whole

@@ -14,12 +14,12 @@ from math import inf, sqrt
 from statistics import NormalDist
 
 from railwright.fabric.graph import Fabric
-from railwright.model.activations import Recompute
-from railwright.model.architecture import Transformer
-from railwright.model.kernels import ELEMENT
-from railwright.model.pattern import Layer, is_routed
-from railwright.model.tensor_lists import with_received
-from railwright.model.tensors import layer_tensors
+from railwright.model.operators.kernels import ELEMENT
+from railwright.model.shape.architecture import Transformer
+from railwright.model.shape.pattern import Layer, is_routed
+from railwright.model.tensors.activations import Recompute
+from railwright.model.tensors.layer import layer_tensors
+from railwright.model.tensors.tensor_lists import with_received
 from railwright.spec.training import TrainingJob
 from railwright.training.lanes.result import Memory
 from railwright.training.layers.cut import cut_in_memory

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from railwright.model.architecture import Transformer
-from railwright.model.pattern import Layer
+from railwright.model.shape.architecture import Transformer
+from railwright.model.shape.pattern import Layer
 from railwright.spec.training import TrainingJob
 from railwright.training.layers.recompute import layers_again
 from railwright.training.layout.route import Chunk

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from railwright.model.architecture import Transformer
-from railwright.model.kernels import ELEMENT
-from railwright.model.logits import LOGIT_BYTES, WAITING_LOGIT_BYTES, KeptLoss
-from railwright.model.norms import more_by_norm
+from railwright.model.operators.kernels import ELEMENT
+from railwright.model.operators.logits import LOGIT_BYTES, WAITING_LOGIT_BYTES, KeptLoss
+from railwright.model.operators.norms import more_by_norm
+from railwright.model.shape.architecture import Transformer
 from railwright.spec.training import TrainingJob
 from railwright.training.layers.communication import gradient_bytes
 from railwright.training.layout.sizes import sequence_ranks, tokens_of

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from railwright.model import head_activation_bytes
-from railwright.model.activations import KEPT_INPUT
-from railwright.model.architecture import Transformer
-from railwright.model.kernels import ELEMENT
-from railwright.model.logits import WAITING_LOGIT_BYTES, KeptLoss
-from railwright.model.norms import more_by_norm
+from railwright.model.operators.kernels import ELEMENT
+from railwright.model.operators.logits import WAITING_LOGIT_BYTES, KeptLoss
+from railwright.model.operators.norms import more_by_norm
+from railwright.model.shape.architecture import Transformer
+from railwright.model.tensors.activations import KEPT_INPUT
 from railwright.spec.training import TrainingJob
 from railwright.training.layout.sizes import sequence_ranks, tokens_of
 from railwright.training.memory.chunked_kept import OF_HEAD, head_in_chunks, waiting_in_chunks

@@ -21,9 +21,9 @@ from numpy.typing import NDArray
 from railwright.catalog.parts import HOST_SHARE, Server
 from railwright.errors import PlanError
 from railwright.fabric.graph import Fabric
-from railwright.model.architecture import Transformer
-from railwright.model.kernels import ELEMENT
-from railwright.model.pattern import Layer
+from railwright.model.operators.kernels import ELEMENT
+from railwright.model.shape.architecture import Transformer
+from railwright.model.shape.pattern import Layer
 from railwright.spec.training import Layout, TrainingJob
 from railwright.training.lanes.result import HostMemory
 from railwright.training.layers.stages import StageShape, shapes_of

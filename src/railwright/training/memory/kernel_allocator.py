@@ -16,7 +16,7 @@ from typing import Any
 import numba
 import numpy as np
 
-from railwright.network.kernel_cache import compiled
+from railwright.network.compiled.kernel_cache import compiled
 
 MIB = 1 << 20
 BLOCK = 512

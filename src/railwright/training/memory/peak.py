@@ -6,7 +6,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from railwright.fabric.graph import Fabric
-from railwright.model.architecture import Transformer
+from railwright.model.shape.architecture import Transformer
 from railwright.spec.training import TrainingJob
 from railwright.training.lanes.result import Memory, StageMemory
 from railwright.training.layers.one_copy import weighs_one_byte

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from railwright.model.architecture import Transformer
-from railwright.model.kernels import ELEMENT
-from railwright.model.pattern import Layer
-from railwright.model.tensor_lists import RECEIVED
+from railwright.model.operators.kernels import ELEMENT
+from railwright.model.shape.architecture import Transformer
+from railwright.model.shape.pattern import Layer
+from railwright.model.tensors.tensor_lists import RECEIVED
 from railwright.spec.training import TrainingJob
 from railwright.training.layers.recompute import layers_again
 from railwright.training.layers.stages import StageShape

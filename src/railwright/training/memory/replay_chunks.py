@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from railwright.model.architecture import Transformer
-from railwright.model.kernels import ELEMENT
+from railwright.model.operators.kernels import ELEMENT
+from railwright.model.shape.architecture import Transformer
 from railwright.spec.training import TrainingJob
 from railwright.training.layout.sizes import sequence_ranks, tokens_of
 from railwright.training.memory.allocator import Tensor

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from railwright.model.norms import COPIED
-from railwright.model.tensor_lists import INPUT, OUTPUT, LayerTensors
+from railwright.model.operators.norms import COPIED
+from railwright.model.tensors.tensor_lists import INPUT, OUTPUT, LayerTensors
 from railwright.training.memory.allocator import Part, Requests, Tensor
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from railwright.model.adam import BY_ADAM, CAST, COPIED, AdamTypes
+from railwright.model.operators.adam import BY_ADAM, CAST, COPIED, AdamTypes
 from railwright.spec.training import TrainingJob
 from railwright.training.layers.communication import gradient_bytes, keeps_narrow_weights
 from railwright.training.software.deepspeed import runs_fp16_optimizer

@@ -18,8 +18,8 @@ from typing import NamedTuple
 
 from railwright.collectives.prediction import Op
 from railwright.errors import PlanError
-from railwright.model.architecture import Operator, Transformer
-from railwright.model.matrices import Matrix, layer_matrices, prediction_matrices
+from railwright.model.counts.matrices import Matrix, layer_matrices, prediction_matrices
+from railwright.model.shape.architecture import Operator, Transformer
 from railwright.spec.training import Layout, Muon, TrainingJob
 from railwright.training.layers.communication import Prices
 from railwright.training.layers.stages import StageShape

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from railwright.model.architecture import Transformer
+from railwright.model.shape.architecture import Transformer
 from railwright.spec.training import TrainingJob
 from railwright.training.layers.communication import Prices
 from railwright.training.layers.costs import KernelTime

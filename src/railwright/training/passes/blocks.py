@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from railwright.model.architecture import Transformer
-from railwright.model.pattern import PARTS, Layer
-from railwright.model.recompute import CORE
-from railwright.model.sparse import PROJECTIONS
+from railwright.model.operators.recompute import CORE
+from railwright.model.operators.sparse import PROJECTIONS
+from railwright.model.shape.architecture import Transformer
+from railwright.model.shape.pattern import PARTS, Layer
 from railwright.spec.training import TrainingJob
 from railwright.training.layers.communication import NOTHING
 from railwright.training.layers.costs import (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from railwright.model.pattern import Layer
+from railwright.model.shape.pattern import Layer
 from railwright.spec.training import TrainingJob
 from railwright.training.lanes.tasks import Task, ahead_of
 from railwright.training.memory.activations import layers_away

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from railwright.collectives.moe_routing import exchanged
 from railwright.collectives.prediction import Op
-from railwright.model.architecture import Transformer
-from railwright.model.narrow import NARROW
+from railwright.model.operators.narrow import NARROW
+from railwright.model.shape.architecture import Transformer
 from railwright.spec.training import TrainingJob
 from railwright.training.lanes.tasks import PASSED_ON
 from railwright.training.layers.blockwise import sent_share

@@ -11,8 +11,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from railwright.collectives.machine import Machine
-from railwright.model.architecture import Transformer
-from railwright.model.pattern import Layer, kinds_present
+from railwright.model.shape.architecture import Transformer
+from railwright.model.shape.pattern import Layer, kinds_present
 from railwright.spec.training import TrainingJob
 from railwright.training.lanes.contention import NICS, Uses
 from railwright.training.lanes.tasks import Task

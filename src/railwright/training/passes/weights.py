@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from railwright.model.pattern import PARTS, Layer
+from railwright.model.shape.pattern import PARTS, Layer
 from railwright.training.layers.costs import Cost, expert_sections, gathered_again, sections
 from railwright.training.passes.chain import Chain
 from railwright.training.passes.exchange import Exchange

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal
 
-from railwright.model.architecture import Transformer
-from railwright.model.pattern import Layer, is_routed, kinds_present
+from railwright.model.shape.architecture import Transformer
+from railwright.model.shape.pattern import Layer, is_routed, kinds_present
 from railwright.spec.training import TrainingJob
 from railwright.training.lanes.tasks import Task, ahead_of, run
 from railwright.training.layers.communication import Prices

@@ -23,9 +23,9 @@ from railwright.compute.limited import of_power
 from railwright.errors import PlanError
 from railwright.fabric.faults import check_joins
 from railwright.fabric.graph import Fabric
-from railwright.model.architecture import Operator
-from railwright.model.dlrm import Part, Recommender
-from railwright.model.dlrm_operators import (
+from railwright.model.operators.kernels import ELEMENT, Block
+from railwright.model.recommendation.dlrm import Part, Recommender
+from railwright.model.recommendation.operators import (
     INDEX_BYTES,
     ROW_STATE_BYTES,
     STATE_BYTES,
@@ -34,7 +34,7 @@ from railwright.model.dlrm_operators import (
     lookup_operator,
     update_operators,
 )
-from railwright.model.kernels import ELEMENT, Block
+from railwright.model.shape.architecture import Operator
 from railwright.spec.recommendation import RecommendationJob
 from railwright.traffic.demand import Communicator
 from railwright.training.checks.feed import fed, feed_of_samples

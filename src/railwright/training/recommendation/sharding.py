@@ -11,9 +11,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from railwright.errors import PlanError
-from railwright.model.dlrm import Recommender
-from railwright.model.dlrm_operators import INDEX_BYTES, ROW_STATE_BYTES, STATE_BYTES, Held, distinct_rows
-from railwright.model.kernels import ELEMENT
+from railwright.model.operators.kernels import ELEMENT
+from railwright.model.recommendation.dlrm import Recommender
+from railwright.model.recommendation.operators import (
+    INDEX_BYTES,
+    ROW_STATE_BYTES,
+    STATE_BYTES,
+    Held,
+    distinct_rows,
+)
 from railwright.spec.recommendation import RecommendationJob
 from railwright.training.layout.divisors import divisors, working
 from railwright.units import GIB

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from railwright.errors import PlanError
-from railwright.model.architecture import Transformer
-from railwright.model.loss_chunks import CHUNKS, ChunkedLoss, chunk_rows, in_chunks
-from railwright.model.operators import LayerOperators
+from railwright.model.operators.layer import LayerOperators
+from railwright.model.operators.loss_chunks import CHUNKS, ChunkedLoss, chunk_rows, in_chunks
+from railwright.model.shape.architecture import Transformer
 from railwright.spec.training import TrainingJob
 from railwright.training.layout.sizes import rows_of
 from railwright.training.software.eras import era_of

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from railwright.model.pattern import ModelKind
+from railwright.model.shape.pattern import ModelKind
 from railwright.shipped import read_data
 
 

@@ -9,8 +9,8 @@ memory as merged in April (56c52238).
 from __future__ import annotations
 
 from railwright.model import AdamTypes, Operator, optimizer_operators
-from railwright.model.architecture import Transformer
-from railwright.model.kernels import ELEMENT
+from railwright.model.operators.kernels import ELEMENT
+from railwright.model.shape.architecture import Transformer
 from railwright.spec.training import TrainingJob
 from railwright.training.layout.sizes import tokens_of
 from railwright.training.software.eras import era_of

@@ -15,9 +15,9 @@ from typing import Any, Literal
 
 from railwright.catalog.parts import Gpu
 from railwright.compute.profile import Profile, Row
-from railwright.model.cut import CoreAttention
-from railwright.model.eager import Loss, Part
-from railwright.model.logits import KeptLoss
+from railwright.model.operators.cut import CoreAttention
+from railwright.model.operators.eager import Loss, Part
+from railwright.model.operators.logits import KeptLoss
 from railwright.shipped import read_data
 from railwright.spec.training import Software, TrainingJob
 from railwright.training.layout.schedule import schedule_name
@@ -61,8 +61,8 @@ class Era:
                parallelism
     fused_experts  generation of GPUs whose 8-bit experts run as one fused MLP (`fused.EXPERTS`), or ''
     spills_biases  whether that MLP keeps sums of gradients of biases in memory (`fused.summing_biases`)
-    loss       how its cross-entropy passes over the logits (`model.eager.LOSS_MOVED`)
-    kept_loss  what it keeps of them, over one tensor rank (`model.logits.LOGIT_BYTES`, `end_activations.CUT`)
+    loss       how its cross-entropy passes over the logits (`model.operators.eager.LOSS_MOVED`)
+    kept_loss  what it keeps of them, over one tensor rank (`logits.LOGIT_BYTES`, `end_activations.CUT`)
     dropout    of GPT-like models, of attention and of hidden states alike (Korthikanti et al. 2022,
                arXiv 2205.05198, section 4)
     scores_once  whether scores that are not fused are there in the layer at work only
@@ -88,7 +88,7 @@ class Era:
                beside the products of its gradients (`Work`), whether `overlap.tp` is asked for or not
     hides_sends  under which schedules it can hide pipeline sends: 'interleaved' all but 1F1B
     repeats    whether layers, and parts of them, that are computed again run whole, with their collectives
-               (`model.recompute.WHOLE`); XLA drops what the backward pass does not read, and so does PyTorch
+               (`recompute.WHOLE`); XLA drops what the backward pass does not read, and so does PyTorch
                since 2.1, compiled or not (torch/utils/checkpoint.py, use_reentrant=False with early stop, as
                torchtitan and fms-fsdp call it)
     fuses_yarn whether YaRN's rotary positions of grouped queries are one kernel, as plain ones are

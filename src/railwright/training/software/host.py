@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 from railwright.catalog.parts import Gpu
-from railwright.model.architecture import Operator
-from railwright.model.narrow import OUTPUT_IN_16_BITS, SUMMED
-from railwright.model.operators import LayerOperators, second_block
-from railwright.model.recompute import LATENT, STORING
+from railwright.model.operators.layer import LayerOperators, second_block
+from railwright.model.operators.narrow import OUTPUT_IN_16_BITS, SUMMED
+from railwright.model.operators.recompute import LATENT, STORING
+from railwright.model.shape.architecture import Operator
 from railwright.training.lanes.tasks import PASSED_ON, Task
 from railwright.training.software.constants import constant
 from railwright.training.software.lora import DEQUANTISED, DROPOUT, SCALE, SUM, THIN, WIDENED_BY

@@ -11,10 +11,10 @@ from dataclasses import replace
 from functools import lru_cache
 
 from railwright.model import Cut, layer_operators
-from railwright.model.architecture import Operator, Transformer
-from railwright.model.kernels import Block, elementwise, half, linear
-from railwright.model.operators import LayerOperators
-from railwright.model.pattern import Layer, kinds_present
+from railwright.model.operators.kernels import Block, elementwise, half, linear
+from railwright.model.operators.layer import LayerOperators
+from railwright.model.shape.architecture import Operator, Transformer
+from railwright.model.shape.pattern import Layer, kinds_present
 from railwright.spec.lora import Lora, LoraTarget
 from railwright.spec.training import Layout, TrainingJob
 from railwright.training.layout.sizes import sequence_ranks, weights_cut

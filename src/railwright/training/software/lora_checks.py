@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from railwright.errors import PlanError
-from railwright.model.architecture import Transformer
+from railwright.model.shape.architecture import Transformer
 from railwright.spec.lora import Lora
 from railwright.spec.training import TrainingJob
 from railwright.training.software.eras import era_of

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from railwright.errors import PlanError
-from railwright.model.architecture import LinearMixer, Transformer
-from railwright.model.mixers import WHOLE, check_mixer
+from railwright.model.shape.architecture import LinearMixer, Transformer
+from railwright.model.shape.mixers import WHOLE, check_mixer
 from railwright.spec.training import TrainingJob
 from railwright.training.layout.divisors import divisors, working
 from railwright.training.software.eras import era_of

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from railwright.catalog.parts import Gpu
 from railwright.errors import PlanError
-from railwright.model.architecture import Transformer
-from railwright.model.flops import value_width
-from railwright.model.narrow import Scaling
+from railwright.model.operators.narrow import Scaling
+from railwright.model.shape.architecture import Transformer
+from railwright.model.shape.flops import value_width
 from railwright.spec.training import TrainingJob
 from railwright.training.software.eras import era_of
 from railwright.training.software.formats import amax_over

@@ -16,11 +16,11 @@ from dataclasses import dataclass, replace
 from math import sqrt
 
 from railwright.catalog.parts import Gpu
-from railwright.model.architecture import Operator
-from railwright.model.kernels import ELEMENT
-from railwright.model.operators import LayerOperators
-from railwright.model.recompute import CORE
-from railwright.model.tensor_lists import LayerTensors, Makes
+from railwright.model.operators.kernels import ELEMENT
+from railwright.model.operators.layer import LayerOperators
+from railwright.model.operators.recompute import CORE
+from railwright.model.shape.architecture import Operator
+from railwright.model.tensors.tensor_lists import LayerTensors, Makes
 from railwright.spec.training import TrainingJob
 from railwright.training.software.eras import era_of
 from railwright.training.software.lora import DEQUANTISED, WIDENED_BY, Apart

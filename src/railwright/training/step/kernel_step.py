@@ -15,7 +15,7 @@ from typing import Any
 import numba
 import numpy as np
 
-from railwright.network.kernel_cache import compiled
+from railwright.network.compiled.kernel_cache import compiled
 
 COMPUTE, HOST, COPY, DP, LANES = 0, 6, 7, 8, 9
 F, B, I, W, FB = range(5)  # noqa: E741  kinds of `route.Unit`

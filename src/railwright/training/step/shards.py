@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from railwright.collectives.prediction import Op
-from railwright.model.kernels import ELEMENT
+from railwright.model.operators.kernels import ELEMENT
 from railwright.spec.training import TrainingJob
 from railwright.training.lanes.tasks import Task
 from railwright.training.layers.casts import narrow_gathers

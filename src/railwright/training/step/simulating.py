@@ -15,8 +15,8 @@ from railwright.collectives import predict as network_predict
 from railwright.collectives.machine import Machine, may_refuse
 from railwright.compute import kernel_time, profile_of
 from railwright.errors import PlanError
-from railwright.model.architecture import Operator, Transformer
-from railwright.model.pattern import kind_of
+from railwright.model.shape.architecture import Operator, Transformer
+from railwright.model.shape.pattern import kind_of
 from railwright.spec.training import TrainingJob
 from railwright.training.checks.feed import fed, feed_of
 from railwright.training.checks.fitting import check_memory

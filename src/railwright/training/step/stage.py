@@ -11,7 +11,7 @@ from functools import cached_property
 from math import inf
 from typing import Literal
 
-from railwright.model.pattern import is_routed
+from railwright.model.shape.pattern import is_routed
 from railwright.spec.training import TrainingJob
 from railwright.training.lanes.tasks import Begun, Pass, Span, Task, drain, is_ahead, run
 from railwright.training.layers.communication import WEIGHT_BYTES, Prices, gradient_bytes, weight_bytes

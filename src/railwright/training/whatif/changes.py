@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from railwright.collectives.machine import Machine
 from railwright.errors import PlanError
-from railwright.model.architecture import Transformer
+from railwright.model.shape.architecture import Transformer
 from railwright.spec.training import Layout, Muon, TrainingJob
 from railwright.traffic.placement import can_relay
 from railwright.training.checks.experts import in_unequal_parts

@@ -11,7 +11,7 @@ from railwright.collectives import predict as network_predict
 from railwright.collectives.machine import Machine
 from railwright.collectives.prediction import CollectivePrediction, Op
 from railwright.fabric.graph import Role
-from railwright.model.architecture import Operator
+from railwright.model.shape.architecture import Operator
 from railwright.traffic.demand import Communicator
 from railwright.training.layers.communication import Predict
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from railwright.collectives.machine import Machine
 from railwright.compute import kernel_time
-from railwright.model.dlrm import Recommender
+from railwright.model.recommendation.dlrm import Recommender
 from railwright.spec.recommendation import RecommendationJob
 from railwright.traffic.placement import can_relay
 from railwright.training.lanes.result import StepResult

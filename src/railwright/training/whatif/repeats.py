@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from railwright.collectives.machine import Machine
 from railwright.errors import PlanError
-from railwright.model.architecture import Transformer
+from railwright.model.shape.architecture import Transformer
 from railwright.spec.training import TrainingJob
 from railwright.training.lanes.result import StepResult
 from railwright.training.memory.cached import is_held, reserved

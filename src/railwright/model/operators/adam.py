@@ -1,0 +1,90 @@
+"""Adam's step over a GPU's shard: what its kernels read and write, by the types of what they work on.
+
+Counted kernel by kernel, in bytes per parameter.
+Sources: Transformer Engine (d0067d0d), common/multi_tensor/adam.cu (AdamFunctor, AdamFunctorMaster,
+AdamFunctorMasterParamRemainder), pytorch/optimizers/fused_adam.py (get_unscaled_state, _apply_scale,
+fuse_unscale); Megatron-LM (d98e8a64), core/optimizer/distrib_optimizer.py (_copy_model_grads_to_main_grads,
+_copy_main_params_to_model_params) and clip_grads.py; PyTorch, nn/utils/clip_grad.py.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from railwright.model.shape.architecture import Operator
+
+Moment = Literal["fp32", "bf16", "fp8"]
+Master = Literal["fp32", "remainder", "weights"]
+"""Master weights: in fp32 beside the weights; of them only the 16 bits that a bf16 weight lacks; or the fp32
+weights themselves (PyTorch's FSDP), and nothing else is written."""
+
+MOMENT_MOVED = {"fp32": 4.0 + 4, "bf16": 2.0 + 2, "fp8": (1.0 + 4) + (4 + 4) + 4 + (4 + 1)}
+"""Bytes read and written of one moment.  fp32 and bf16 by Adam's kernel itself.  fp8: widened into a copy in
+fp32 (1 + 4), that updated (4 + 4), its largest element looked for (4), cast back (4 + 1)."""
+
+COPIED = 4.0 + 2
+"""Bytes that making a 16-bit weight of its fp32 master moves, in a kernel of its own."""
+
+BY_ADAM = {"16 bits": 2.0, "fp8": 1.0}
+"""The same where Adam's kernel writes it, which has read the master."""
+
+CAST = {"delayed": (4.0 + 2) + (2 + 1), "current": (4.0 + 2) + 2 + (2 + 1)}
+"""The same of an fp8 weight: the master is copied in 16 bits first, and a current scale wants its largest
+element (Transformer Engine, pytorch/tensor/utils.py, quantize_master_weights)."""
+
+CLIPPED = 4.0 + 4
+"""Bytes of gradients multiplied in place by what their norm asks for."""
+
+
+@dataclass(frozen=True)
+class AdamTypes:
+    """What an Adam step works on.
+
+    gradient  bytes of one gradient as it was reduced
+    widened   gradients of 16 bits are copied in fp32 first (precision-aware optimizers read them as they are)
+    master    how master weights are kept
+    moment    type of both moments
+    weight    bytes moved to make a weight of an fp32 master (COPIED, BY_ADAM, CAST)
+    clipped   gradients are multiplied whatever their norm
+    """
+
+    gradient: float = 4.0
+    widened: bool = True
+    master: Master = "fp32"
+    moment: Moment = "fp32"
+    weight: float = COPIED
+    clipped: bool = False
+
+    @property
+    def norm_bytes(self) -> float:
+        """Bytes per parameter of the gradients' norm, which reads what Adam reads."""
+        return 4.0 if self.widened else self.gradient
+
+    @property
+    def update_bytes(self) -> float:
+        """Bytes per parameter of the rest of the step."""
+        copied = self.gradient + 4.0 if self.widened and self.gradient < 4.0 else 0.0
+        # read and written: the master, and the weight made of it; of remainders both halves
+        kept = {"fp32": 8.0 + self.weight, "remainder": 4.0 + 4, "weights": 8.0}[self.master]
+        clipped = CLIPPED if self.clipped else 0.0
+        return copied + clipped + self.norm_bytes + 2 * MOMENT_MOVED[self.moment] + kept
+
+
+USUAL = AdamTypes()
+"""As Megatron-LM trains by default: fp32 but for a 16-bit weight.  38 bytes: norm 4; gradient, master and
+moments 16 read, master and moments 12 written; master 4 read again for the weight's 2."""
+
+
+def optimizer_bytes(parameters: float, types: AdamTypes = USUAL) -> float:
+    """HBM traffic of one Adam step over `parameters` parameters of this GPU's shard. [byte]"""
+    return (types.norm_bytes + types.update_bytes) * parameters
+
+
+def optimizer_operators(parameters: float, types: AdamTypes = USUAL) -> tuple[Operator, ...]:
+    """Gradient norm and Adam update over this GPU's shard (fused multi-tensor kernels)."""
+    norm, update = types.norm_bytes * parameters, types.update_bytes * parameters
+    return (
+        Operator("gradient norm", "memory", 0.0, norm, "fp32", phase="optimizer"),
+        Operator("adam", "memory", 0.0, update, "fp32", phase="optimizer"),
+    )

@@ -1,0 +1,122 @@
+"""What of a layer selective recomputation runs again in the backward pass, by the names of its parts."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from railwright.model.operators.narrow import OUTPUT_IN_16_BITS
+from railwright.model.shape.architecture import Operator, Transformer
+from railwright.model.shape.pattern import PARTS, Layer, is_routed
+
+INDEXER = ("index query", "index key", "index key norm", "index weights", "index rotary")
+"""Forward operators of an indexer in front of its scores."""
+
+CORE = (
+    "index scores",
+    "index choice",
+    "index loss",
+    "core attention",
+    "attention scores",
+    "attention softmax",
+    "attention dropout",
+    "attention values",
+    "attention layout",
+)
+"""Forward operators of the core attention."""
+
+STORING = " activation input"
+"""End of the name of what casts a gated activation's input to 8 bits, to be kept."""
+
+SHARED = (
+    "shared expert up",
+    "shared expert activation",
+    f"shared expert{STORING}",
+    "shared expert down",
+    "shared gate",
+)
+"""Forward operators of shared experts."""
+
+LATENT = ("expert latent down", "expert latent up")
+"""Products that bring tokens to the width that their experts read, and back."""
+
+MODULES: dict[str, tuple[str, ...]] = {
+    "core_attn": ("attention casts", *INDEXER, *CORE, OUTPUT_IN_16_BITS),
+    "layernorm": ("input norm", "mlp norm"),
+    "mla_up_proj": ("query projection", "query up", "key/value up", "query absorption", "rotary"),
+    "mlp": ("mlp norm", "mlp up", f"mlp{STORING}", "mlp activation", "mlp down", "mlp output norm"),
+    "moe": (
+        "router",
+        "expert choice",
+        "expert counts",
+        f"{LATENT[0]}, cast",
+        LATENT[0],
+        "permute",
+        "sort by expert",
+        "experts up, cast",
+        "experts up",
+        f"experts{STORING}",
+        "experts activation",
+        "experts down, cast",
+        "experts down",
+        "experts bias",
+        "unsort",
+        "unpermute",
+        f"{LATENT[1]}, cast",
+        LATENT[1],
+        *SHARED,
+        "add shared",
+    ),
+    "moe_act": (f"experts{STORING}", "experts activation", "experts down, cast"),
+    "shared_experts": SHARED,
+    "ops": ("input norm", "rotary", "output projection", "mlp norm", "mlp activation"),
+}
+"""Forward operators that recomputing one part of a layer runs again (names as in Megatron-LM's
+core/transformer/transformer_config.py, `recompute_modules`).  'layernorm', 'mla_up_proj' and 'moe_act' throw
+their outputs away and make them again (CheckpointWithoutOutput): what read those is not repeated.  'ops' is
+torchtitan's checkpoint by operators, which runs every second product again: of fused ones the key and the up
+part."""
+
+WHOLE = ("mlp", "moe", "shared_experts")
+"""Parts that run again whole, last product, collectives and counting of tokens included: their checkpoint
+repeats the function it was given, whatever of it the backward pass needs.  So does that of 'core_attn'.
+Source: Megatron-LM, core/tensor_parallel/random.py, CheckpointFunction.backward; moe/moe_layer.py,
+custom_forward and shared_experts_compute; transformer_layer.py, _run_mlp."""
+
+UNNEEDED = frozenset(
+    {"mlp down", "mlp output norm", "experts bias", LATENT[1], "shared expert down", "add shared"}
+)
+"""Ends of these parts, that a compiler which drops what nobody reads does not run again (`Era.repeats`)."""
+
+
+def run_again(arch: Transformer, layer: Layer, modules: tuple[str, ...]) -> frozenset[str]:
+    """Names of the operators that recomputing these parts runs again.
+
+    A norm fused with the product behind it is no part of its own: `layernorm` runs those in front of latent
+    attention and of experts; `mla_up_proj` and `mlp` are nothing in layers without latent attention or
+    without a dense MLP.
+    """
+    found: set[str] = set()
+    for module in modules:
+        names = set(MODULES[module])
+        if module == "layernorm":
+            names -= set() if arch.attention == "mla" else {"input norm"}
+            names -= set() if is_routed(layer) else {"mlp norm"}
+        if (module == "mla_up_proj" and arch.attention != "mla") or (module == "mlp" and is_routed(layer)):
+            names = set()
+        found |= names
+    return frozenset(found)
+
+
+def whole_parts(arch: Transformer, layer: Layer, modules: tuple[str, ...]) -> tuple[str, ...]:
+    """Parts of a layer that run again whole (WHOLE); shared experts are a part of 'moe'."""
+    if not is_routed(layer):
+        return ("mlp",) if "mlp" in modules and PARTS[layer].mlp else ()
+    if "moe" in modules:
+        return ("moe",)
+    return ("shared_experts",) if "shared_experts" in modules and arch.shared_ffn else ()
+
+
+def part_of(op: Operator, share: float) -> Operator:
+    """A product with a share of its columns."""
+    columns = max(round(op.n * share), 1)
+    return replace(op, n=columns, flops=op.flops * columns / op.n, bytes=op.bytes * columns / op.n)

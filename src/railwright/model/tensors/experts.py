@@ -1,0 +1,112 @@
+"""Tensors of a layer's experts, as `tensors` lists those of the rest."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from railwright.model.operators.kernels import ELEMENT
+
+if TYPE_CHECKING:
+    from railwright.model.tensors.layer import Tape
+
+
+def experts(tape: Tape, before: str, ep: int, etp: int, imbalance: float) -> None:
+    """Router, exchange of tokens, grouped products, the way back, and the shared expert."""
+    arch = tape.arch
+    norm = tape.mlp_norm(before)
+    part = tape.part * arch.expert_width / arch.hidden
+    sent = part * arch.experts_per_token
+    received = tape.rows * arch.experts_per_token * etp / tape.tp * imbalance
+    rows, inner = ELEMENT * received * arch.expert_width, arch.expert_ffn / etp
+    up = 2 if arch.gated else 1
+    tape.op((norm,), {"router": (0.0, tape.kept.get("router", 0.0))}, (norm, "router"))
+    of = _latents(tape, norm, part) if arch.expert_latent else norm
+    tape.op((of,), {"permuted": (sent, sent)})
+    of = "permuted"
+    if ep > 1 or etp > 1:
+        tape.op((of,), {"dispatched": (rows, rows)})
+        of = "dispatched"
+    tape.op((of,), {"expert input": tape.size("expert input", rows)})
+    here = round(arch.experts / ep)
+    wide = ELEMENT * received * inner
+    tape.product(
+        "expert input",
+        "expert up output",
+        tape.size("expert up output", up * wide),
+        "expert input",
+        *[up * inner * arch.expert_width] * here,
+    )
+    tape.activation("expert up output", "expert product", tape.size("expert product", wide))
+    second = [inner * arch.expert_width] * here
+    tape.product("expert product", "expert output", (rows, rows), "expert product", *second)
+    tape.op(("expert output",), {"unsorted": (rows, rows)})
+    of = "unsorted"
+    if ep > 1 or etp > 1:
+        tape.op((of,), {"returned": (sent, sent)})
+        of = "returned"
+    if arch.expert_latent:
+        _from_latents(tape, of, part)
+    else:
+        tape.op((of,), {"down": (tape.part, tape.part)})
+    more: tuple[str, ...] = ()
+    if arch.shared_ffn:
+        if arch.shared_norm:
+            norm = "shared norm output"
+            tape.norm(before, norm)
+        more = _shared(tape, norm)
+    of = "down"
+    if arch.experts_norm and arch.norms_per_layer < 4:
+        of = _normed(tape, "down", more)
+        more = ()
+    split, tape.split = tape.split, 1
+    tape.end(before, of, *more)
+    tape.split = split
+
+
+def _latents(tape: Tape, norm: str, part: float) -> str:
+    """Down to latents; in narrow formats of a copy that is quantised for it."""
+    of = norm
+    if "latents' input" in tape.kept:
+        of = "latents' input"
+        tape.op((norm,), {of: tape.size(of, tape.part)})
+    tape.product(of, "latents", (part, part), of, tape.arch.hidden * tape.arch.expert_latent)
+    return "latents"
+
+
+def _from_latents(tape: Tape, of: str, part: float) -> None:
+    """What experts gave, summed over those of a token, and up to hidden states again."""
+    if "latents' input" in tape.kept:
+        tape.op((of,), {"latents back": (part, part)})
+        of = "latents back"
+    tape.op((of,), {"expert latents": tape.size("expert latents", part)})
+    weight = tape.arch.hidden * tape.arch.expert_latent
+    tape.product("expert latents", "down", (tape.part, tape.part), "expert latents", weight)
+
+
+def _normed(tape: Tape, of: str, more: tuple[str, ...]) -> str:
+    """What experts and shared expert give together, normed."""
+    if more:
+        tape.op((of, *more), {"experts together": (tape.part, tape.part)}, same=True)
+        of = "experts together"
+    tape.normed((of,), {f"{of}, normed": (tape.part, tape.part)}, of, "output norms")
+    tape.groups[of] = "output norm inputs"
+    return f"{of}, normed"
+
+
+def _shared(tape: Tape, norm: str) -> tuple[str, ...]:
+    arch = tape.arch
+    inner = arch.shared_ffn / tape.tp
+    up = (2 if arch.gated else 1) * inner
+    of, keeps = tape.gathered(norm), norm
+    if "shared input" in tape.kept:
+        tape.op((of,), {"shared input": tape.size("shared input", tape.full)})
+        of = keeps = "shared input"
+    tape.product(of, "shared up output", tape.wide("shared up output", up), keeps, up * arch.hidden)
+    tape.activation("shared up output", "shared product", tape.wide("shared product", inner))
+    tape.product(
+        "shared product", "shared down", (tape.full, tape.full), "shared product", inner * arch.hidden
+    )
+    if tape.split == 1:
+        return ("shared down",)
+    tape.op(("shared down",), {"shared down, scattered": (tape.part, tape.part)})
+    return ("shared down, scattered",)

@@ -1,0 +1,1 @@
+"""Hashed paths, sampled over seeds: what collisions cost against adaptive routing."""

@@ -1,0 +1,1 @@
+"""Chunks through FIFO links: order, incast and full buffers."""

@@ -1,0 +1,1 @@
+"""Flows that share links max-min fairly over time, and when the last has finished."""

@@ -1,0 +1,1 @@
+"""What failures cost: single ones, sets of them, spares."""

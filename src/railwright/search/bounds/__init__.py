@@ -1,0 +1,1 @@
+"""What every layout takes and needs at least: whole blocks of layouts screened at once."""
