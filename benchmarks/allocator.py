@@ -20,8 +20,8 @@ from statistics import mean, median
 from railwright.collectives.machine import Machine
 from railwright.errors import PlanError
 from railwright.measure.machines import Unsupported
-from railwright.measure.training import records
-from railwright.measure.training_jobs import architecture_of, job_of, machine_for
+from railwright.measure.training.jobs import architecture_of, job_of, machine_for
+from railwright.measure.training.replay import records
 from railwright.model.shape.architecture import Transformer
 from railwright.spec.training import TrainingJob
 from railwright.training.checks.plan import check

@@ -13,9 +13,9 @@ import sys
 import time
 from statistics import median, quantiles
 
-from railwright.measure.training import records
-from railwright.measure.training_jobs import job_of, machine_for
-from railwright.measure.training_models import architecture_of
+from railwright.measure.training.jobs import job_of, machine_for
+from railwright.measure.training.models import architecture_of
+from railwright.measure.training.replay import records
 from railwright.search import search
 from railwright.search.space.changes import told
 from railwright.training.software.eras import era_of

@@ -113,8 +113,8 @@ def ask(python: str, questions: list[dict[str, Any]]) -> dict[str, Any]:
 
 def main(python: str, cold: bool) -> None:
     """Both on every online case; one line a GPU and engine."""
-    from railwright.measure.serving import score
-    from railwright.measure.serving_cases import architecture_of, cases, engine_group, figure
+    from railwright.measure.serving.cases import architecture_of, cases, engine_group, figure
+    from railwright.measure.serving.replay import score
 
     chosen = [dict(case) for case in cases() if case["set"] == "silicon"]
     theirs = ask(python, [question(case) for case in chosen])

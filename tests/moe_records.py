@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from railwright.measure.moe import CUSTOM, OWN, PORT, moe_rows
+from railwright.measure.published.moe import CUSTOM, OWN, PORT, moe_rows
 from railwright.measure.table import Row
 
 PAGE = Path(__file__).parents[1] / "docs" / "moe-communication.md"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from railwright.measure.step_compare import ComparedSteps, compare_steps
+from railwright.measure.compare.steps import ComparedSteps, compare_steps
 from railwright.measure.steplog import LoggedStep, StepLog
 from railwright.spec.training import TrainingJob
 from railwright.training import simulate

@@ -193,7 +193,7 @@ def layout(said: Settings) -> dict[str, Any]:
 
 
 def beyond(said: Settings, cut: Mapping[str, Any], release: str, script: str) -> dict[str, Any]:
-    """What a configuration says that a row has no column for (`railwright.measure.mlperf`)."""
+    """What a configuration says that a row has no column for (`railwright.measure.training.mlperf`)."""
     first, last = (said.model(f"account_for_{end}_in_pipeline_split") for end in ("embedding", "loss"))
     layers = said.model("enable_cuda_graph") or said.model("external_cuda_graph")
     whole = said.model("full_cuda_graph") or (

@@ -37,6 +37,11 @@ SUB_ROOMS = {
         "compiled", "maxmin", "routing", "fluid", "lifted", "fifo", "solve", "fifo_order", "ecmp", "whatif",
     ),
     "serving": ("kernels", "clients", "engine", "simulator", "result", "words", "predict"),
+    "measure": (
+        "machines", "table", "bands", "routing", "opensm", "logs", "steplog", "loadgen", "optables",
+        "fitting", "study_machine", "compare", "calibrate", "bench", "training", "serving", "published",
+        "validate",
+    ),
     "search": ("space", "exports", "bounds", "training", "serving", "recommendation"),
 }  # fmt: skip
 PACKAGE = "railwright"

@@ -18,8 +18,8 @@ from collectives_fit import Fitted, fitted
 from ruamel.yaml import YAML
 
 from railwright.collectives.family import BANDS, families
-from railwright.measure.collectives import BANDS as REPLAYED
-from railwright.measure.collectives import VIRTUAL, collective_rows
+from railwright.measure.published.collectives import BANDS as REPLAYED
+from railwright.measure.published.collectives import VIRTUAL, collective_rows
 from railwright.measure.table import Row
 
 ROOT = Path(__file__).parent.parent

@@ -19,9 +19,9 @@ import numpy as np
 from railwright.catalog import load_catalog
 from railwright.compute.time import peak_rate
 from railwright.measure.machines import SERVER_OF_GPU
-from railwright.measure.training import records
-from railwright.measure.training_jobs import DTYPES
-from railwright.measure.training_models import architectures
+from railwright.measure.training.jobs import DTYPES
+from railwright.measure.training.models import architectures
+from railwright.measure.training.replay import records
 from railwright.model import bundled_models, flops_per_token, load_model
 from railwright.model.shape.architecture import Transformer
 from railwright.training.software.constants import width_of

@@ -1,6 +1,6 @@
 """What each record of dispatch and combine says of the kernels' constants: fitted with it left out in turn.
 
-Reads the cases of `railwright.measure.moe`, and writes src/railwright/measure/data/moe_left_out.json: the
+Reads the cases of `measure.published.moe`, and writes src/railwright/measure/data/moe_left_out.json: the
 constants of collectives/data/moe.yaml as they would be if a record had never been published, and 'all'.
 Least squares of log(predicted / measured), every record weighing alike and UCCL-EP's, other software, a
 quarter; a weak pull holds each constant to what NCCL says of the same wire, so that what no other record
@@ -17,7 +17,7 @@ from scipy.optimize import least_squares
 
 from railwright.collectives import predict
 from railwright.collectives.constants import nccl
-from railwright.measure.moe import PORT, Case, cases, machine_for, timed, with_constants
+from railwright.measure.published.moe import PORT, Case, cases, machine_for, timed, with_constants
 from railwright.traffic.demand import Communicator
 
 OUT = Path(__file__).parent.parent / "src/railwright/measure/data/moe_left_out.json"

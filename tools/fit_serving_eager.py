@@ -20,8 +20,8 @@ from statistics import mean, median
 
 import numpy as np
 
-from railwright.measure.serving_cases import Case, architecture_of, cases, machine_for
-from railwright.measure.serving_jobs import pose
+from railwright.measure.serving.cases import Case, architecture_of, cases, machine_for
+from railwright.measure.serving.jobs import pose
 from railwright.model.shape.architecture import Transformer
 from railwright.serving.engine import profiles
 from railwright.serving.engine.held import held_bytes

@@ -19,8 +19,7 @@ from statistics import mean
 
 import numpy as np
 
-from railwright.measure.serving import answer
-from railwright.measure.serving_cases import (
+from railwright.measure.serving.cases import (
     GPUS,
     MODELS,
     Case,
@@ -29,7 +28,8 @@ from railwright.measure.serving_cases import (
     gpu_of,
     machine_for,
 )
-from railwright.measure.serving_jobs import pose
+from railwright.measure.serving.jobs import pose
+from railwright.measure.serving.replay import answer
 from railwright.serving.engine import profiles
 from railwright.serving.engine.exchange import nccl_seconds
 from railwright.serving.engine.step import stage_of, step_parts

@@ -36,11 +36,11 @@ from railwright.catalog import load_catalog
 from railwright.collectives import predict
 from railwright.errors import PlanError
 from railwright.measure.machines import Unsupported
-from railwright.measure.training import records
-from railwright.measure.training_jobs import job_of, machine_for
-from railwright.measure.training_models import architecture_of
-from railwright.measure.vtrain import PACE as SINGLE
-from railwright.measure.vtrain import TRACED
+from railwright.measure.training.jobs import job_of, machine_for
+from railwright.measure.training.models import architecture_of
+from railwright.measure.training.replay import records
+from railwright.measure.training.vtrain import PACE as SINGLE
+from railwright.measure.training.vtrain import TRACED
 from railwright.spec.training import Software
 from railwright.training.checks.plan import check
 from railwright.training.layers.communication import Prices

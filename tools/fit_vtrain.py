@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from railwright.measure.vtrain import (
+from railwright.measure.training.vtrain import (
     EVERY,
     single_job,
     single_machine,

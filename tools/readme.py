@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from railwright.measure.table import ValidationTable
-    from railwright.measure.training_errors import Records, Table
+    from railwright.measure.training.errors import Records, Table
     from railwright.study.result import Result
 
 ROOT = Path(__file__).parent.parent
@@ -100,9 +100,9 @@ def sections(lines: list[str]) -> list[str]:
 
 def training_page(table: ValidationTable, records: Records) -> Iterator[tuple[Path, str]]:
     """docs/training/validation.md and its two drawings: what `railwright validate training --html` shows."""
-    from railwright.measure import training_bars
-    from railwright.measure.training import fitted_families
-    from railwright.measure.training_errors import by_family, in_short, left_out, steps_of, worst
+    from railwright.measure.training import bars as training_bars
+    from railwright.measure.training.errors import by_family, in_short, left_out, steps_of, worst
+    from railwright.measure.training.replay import fitted_families
     from railwright.report.scatter import picture
     from railwright.report.training_page import errors_drawing, steps_drawing
 
@@ -187,10 +187,10 @@ def wanted() -> Iterator[tuple[Path, str]]:
     """Each file as it should read; the bands first, because the example quotes them once they are written."""
     import railwright
     from railwright.measure import validate
-    from railwright.measure.training import records
-    from railwright.measure.training_bands import bands
-    from railwright.measure.training_bars import belonging, ranged
-    from railwright.measure.training_choices import choices
+    from railwright.measure.training.bands import bands
+    from railwright.measure.training.bars import belonging, ranged
+    from railwright.measure.training.choices import choices
+    from railwright.measure.training.replay import records
     from railwright.training.software.constants import band_for
 
     table = validate()

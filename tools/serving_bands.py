@@ -9,10 +9,10 @@ import re
 from pathlib import Path
 from statistics import mean
 
-from railwright.measure.serving import score
-from railwright.measure.serving_bands import written
-from railwright.measure.serving_bars import left_out, lines, reached, spread
-from railwright.measure.serving_cases import slice_of
+from railwright.measure.serving.bands import written
+from railwright.measure.serving.bars import left_out, lines, reached, spread
+from railwright.measure.serving.cases import slice_of
+from railwright.measure.serving.replay import score
 from railwright.measure.table import Row, Skipped, quantile
 
 ROOT = Path(__file__).parent.parent

@@ -15,9 +15,9 @@ from statistics import mean
 
 from railwright.errors import RailwrightError
 from railwright.measure.machines import Unsupported
-from railwright.measure.serving import answer, rows_of
-from railwright.measure.serving_cases import Case, cases, machine_for
-from railwright.measure.serving_jobs import Posed, pose
+from railwright.measure.serving.cases import Case, cases, machine_for
+from railwright.measure.serving.jobs import Posed, pose
+from railwright.measure.serving.replay import answer, rows_of
 from railwright.measure.table import Row
 from railwright.serving.engine.profiles import engine_of
 

@@ -10,10 +10,11 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 
-from railwright.measure import training_bands, validate
-from railwright.measure.training import records
-from railwright.measure.training_bars import belonging, ranged
-from railwright.measure.unseen_runs import RUNS
+from railwright.measure import validate
+from railwright.measure.training import bands as training_bands
+from railwright.measure.training.bars import belonging, ranged
+from railwright.measure.training.replay import records
+from railwright.measure.training.unseen_runs import RUNS
 
 SHARES = (0.80, 0.78, training_bands.EACH, 0.74)
 

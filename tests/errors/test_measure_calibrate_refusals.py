@@ -8,8 +8,8 @@ from typer.testing import CliRunner
 from calibrate_cases import FULL, TREE, study, write_log
 from railwright.cli.main import app
 from railwright.errors import PlanError, SpecError
-from railwright.measure.calibrate import calibrate
-from railwright.measure.calibrate_profile import profile_of, read_profile, write_profile
+from railwright.measure.calibrate.calibrating import calibrate
+from railwright.measure.fitting.profile import profile_of, read_profile, write_profile
 
 
 def refused(found, constant, family=TREE):

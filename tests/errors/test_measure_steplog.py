@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from railwright.cli.main import app
 from railwright.errors import PlanError, RailwrightError
-from railwright.measure.step_compare import compare_steps
+from railwright.measure.compare.steps import compare_steps
 from railwright.measure.steplog import LoggedStep, StepLog, is_step_log, read_step_log
 
 MEGATRON = " iteration 1/ 500 | elapsed time per iteration (ms): 4567.8 | global batch size: 128 |\n"

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from railwright.measure.training import records
+from railwright.measure.training.replay import records
 from railwright.model.shape.architecture import Transformer
 from railwright.spec.training import Overlap, TrainingJob
 from railwright.training import simulate

@@ -7,8 +7,8 @@ import pytest
 from collectives_machines import world
 from railwright.collectives import NcclSettings, predict
 from railwright.collectives.profile import Overrides
-from railwright.measure.calibrate_curves import sort_points
-from railwright.measure.calibrate_fit import times
+from railwright.measure.calibrate.curves import sort_points
+from railwright.measure.fitting.fit import times
 from railwright.measure.logs.curve import MeasuredCurve, Point
 from railwright.measure.machines import published_machine
 

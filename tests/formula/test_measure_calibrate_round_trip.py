@@ -10,9 +10,9 @@ from typer.testing import CliRunner
 from calibrate_cases import FULL, TREE, log_text, study, write_log
 from railwright.cli.main import app
 from railwright.collectives.family import families
-from railwright.measure.calibrate import calibrate
-from railwright.measure.calibrate_profile import read_profile, write_profile
-from railwright.measure.compare import compare
+from railwright.measure.calibrate.calibrating import calibrate
+from railwright.measure.compare.comparing import compare
+from railwright.measure.fitting.profile import read_profile, write_profile
 from railwright.measure.logs import read_log
 from railwright.spec import load_study, override
 from railwright.study import run

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from railwright.collectives import bus_factor, sweep
-from railwright.measure.compare import compare
-from railwright.measure.compare_suspects import scaled
+from railwright.measure.compare.comparing import compare
+from railwright.measure.compare.suspects import scaled
 from railwright.measure.logs.curve import MeasuredCurve, Point
 from railwright.measure.study_machine import study_machine
 from railwright.network.routing.solution import Network
@@ -146,8 +146,8 @@ def test_one_slow_size_is_noise_and_no_cliff():
 
 def test_a_single_size_names_no_suspect():
     # one point 8/7 slow is met by 'one NIC missing' exactly, and by others; it identifies nothing
-    from railwright.measure.compare_findings import FEWEST, _Fit
-    from railwright.measure.compare_result import Suspect
+    from railwright.measure.compare.findings import FEWEST, _Fit
+    from railwright.measure.compare.result import Suspect
 
     missing = Suspect("nic-missing", "one NIC per server is missing", "", (1.0,), 0.0)
     assert not _Fit(missing, 0.0, None, 0.1, 0.1, 1).named

@@ -11,8 +11,8 @@ from typer.testing import CliRunner
 
 from railwright.cli.main import app
 from railwright.errors import PlanError
-from railwright.measure.compare import compare
-from railwright.measure.compare_place import place
+from railwright.measure.compare.comparing import compare
+from railwright.measure.compare.place import place
 from railwright.measure.logs import read_log
 from railwright.measure.study_machine import study_machine
 from railwright.report.compare_page import compare_page

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from railwright.measure.serving_calibrate import most_probable
+from railwright.measure.calibrate.serving import most_probable
 
 SLOPE = np.array([[1.0, 0.0, 0.0], [0.5, 0.3, 0.0], [0.2, 0.9, 0.0], [0.0, 1.0, 0.0]])
 """Of four means by three parameters, of which none hangs on the last."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from railwright.measure.serving_cases import Case, architecture_of, cases, gpu_of, measured_requests, mlperf
-from railwright.measure.serving_clients import QUERIES, entropic, load_of
-from railwright.measure.serving_jobs import pose, prefill_alone
+from railwright.measure.serving.cases import Case, architecture_of, cases, gpu_of, measured_requests, mlperf
+from railwright.measure.serving.clients import QUERIES, entropic, load_of
+from railwright.measure.serving.jobs import pose, prefill_alone
 
 
 def _case(name: str) -> Case:

@@ -10,9 +10,9 @@ from typer.testing import CliRunner
 
 from railwright.cli.main import app
 from railwright.errors import PlanError, RailwrightError
+from railwright.measure.compare.serving import compare_serving, load_of, workload_of
 from railwright.measure.loadgen import read_results
 from railwright.measure.loadgen.result import BenchResult, Summary
-from railwright.measure.serving_compare import compare_serving, load_of, workload_of
 from railwright.measure.study_machine import study_machine
 from railwright.model.configs.hf_config import load_model
 from railwright.serving.predict import serve

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from railwright.cli.studies import open_study
-from railwright.measure.step_flops import AGAIN, LoggedFlops, logged_flops
-from railwright.measure.step_words import flop_words
+from railwright.measure.compare.step_flops import AGAIN, LoggedFlops, logged_flops
+from railwright.measure.compare.step_words import flop_words
 from railwright.measure.steplog import LoggedStep, StepLog, read_step_log
 from railwright.model import flops_per_token, load_model
 from railwright.model.shape.architecture import Transformer

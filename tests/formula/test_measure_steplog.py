@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from railwright.errors import PlanError
-from railwright.measure.step_compare import compare_steps
-from railwright.measure.step_words import words
+from railwright.measure.compare.step_words import words
+from railwright.measure.compare.steps import compare_steps
 from railwright.measure.steplog import LoggedStep, StepLog, is_step_log, read_step_log
 from railwright.model import flops_per_token
 from railwright.training.whatif.changes import FREE_LAUNCHES, what_ifs

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from railwright.measure.step_compare import compare_steps
+from railwright.measure.compare.steps import compare_steps
 from railwright.measure.steplog import LoggedStep, StepLog, read_step_log
 from steplog_cases import JOB, LINES, compared, written
 from training_cases import DENSE, machine

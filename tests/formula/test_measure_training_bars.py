@@ -9,8 +9,8 @@ import yaml
 
 from railwright.measure.bands import band
 from railwright.measure.table import Row, Skipped
-from railwright.measure.training_bands import EACH, GROWTH, bands, coverage
-from railwright.measure.training_bars import at_most, lines, reached
+from railwright.measure.training.bands import EACH, GROWTH, bands, coverage
+from railwright.measure.training.bars import at_most, lines, reached
 
 
 def row(record: str, predicted: float, measured: float = 1.0, left_out: float | None = None) -> Row:

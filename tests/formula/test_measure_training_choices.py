@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from railwright.measure.bands import weighted
-from railwright.measure.training_choices import Pair, Step, pairs
+from railwright.measure.training.choices import Pair, Step, pairs
 from railwright.search.training.claims import FIFTH, trusted
 from railwright.training.software.choices import choice, choices
 

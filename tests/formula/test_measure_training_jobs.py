@@ -6,11 +6,11 @@ import pytest
 
 from railwright.errors import PlanError
 from railwright.measure.machines import Unsupported
-from railwright.measure.training import records
-from railwright.measure.training_habits import habits_of
-from railwright.measure.training_jobs import RACK, job_of, machine_for
-from railwright.measure.training_models import architecture_of, architectures
-from railwright.measure.training_recipes import recipe_of
+from railwright.measure.training.habits import habits_of
+from railwright.measure.training.jobs import RACK, job_of, machine_for
+from railwright.measure.training.models import architecture_of, architectures
+from railwright.measure.training.recipes import recipe_of
+from railwright.measure.training.replay import records
 from railwright.training.layers.operators import unfused_of
 
 RECORDS = {r["id"]: r for r in records()}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from railwright.measure.training import records
+from railwright.measure.training.replay import records
 from railwright.training import constants, error_band, simulate
 from railwright.training.software.constants import MEASURED, family_of, unmeasured
 from training_cases import MOE, job, machine, priced, roofline

@@ -8,9 +8,9 @@ import pytest
 
 from railwright.catalog import find, load_catalog
 from railwright.compute import profile_of
-from railwright.measure.training import records
-from railwright.measure.training_jobs import job_of, machine_for
-from railwright.measure.training_models import architecture_of
+from railwright.measure.training.jobs import job_of, machine_for
+from railwright.measure.training.models import architecture_of
+from railwright.measure.training.replay import records
 from railwright.model import Cut, layer_operators
 from railwright.training import simulate
 from railwright.training.layers.fused import DISPATCH, EXPERTS, inside, summing_biases, summing_gradients

@@ -10,9 +10,9 @@ from typer.testing import CliRunner
 
 from railwright.cli.main import app
 from railwright.measure.table import Row, Skipped, ValidationTable
-from railwright.measure.training import records
-from railwright.measure.training_errors import by_family, generation_of, left_out, steps_of, worst
-from railwright.measure.training_reasons import RULES, UNKNOWN, reason_of
+from railwright.measure.training.errors import by_family, generation_of, left_out, steps_of, worst
+from railwright.measure.training.reasons import RULES, UNKNOWN, reason_of
+from railwright.measure.training.replay import records
 from railwright.report.scatter import BOTTOM, HEIGHT, LEFT, RIGHT, ROW, TOP, WIDTH, picture
 from railwright.report.training_page import (
     GENERATIONS,

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from calibrate_cases import FULL, TREE, log_text, machine
 from railwright.collectives import sweep
 from railwright.collectives.profile import Overrides
-from railwright.measure.calibrate_curves import sort_points
-from railwright.measure.calibrate_fit import PARAMETERS, fit, log_errors, quantile_t, times
-from railwright.measure.calibrate_identify import identify
+from railwright.measure.calibrate.curves import sort_points
+from railwright.measure.fitting.fit import PARAMETERS, fit, log_errors, quantile_t, times
+from railwright.measure.fitting.identify import identify
 from railwright.measure.logs import read_log
 from railwright.traffic.demand import Communicator
 

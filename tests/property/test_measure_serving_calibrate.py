@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from railwright.measure.calibrate.serving import calibrate_engine
 from railwright.measure.loadgen.result import BenchResult, Summary
-from railwright.measure.serving_calibrate import calibrate_engine
 from railwright.measure.study_machine import study_machine
 from railwright.model.configs.hf_config import load_model
 from railwright.serving.engine.profiles import engine_of

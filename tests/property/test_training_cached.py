@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from railwright.errors import PlanError
-from railwright.measure.vtrain import TRACED
+from railwright.measure.training.vtrain import TRACED
 from railwright.spec.training import Overlap
 from railwright.training.checks.plan import check
 from railwright.training.memory.cached import cached

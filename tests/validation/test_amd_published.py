@@ -18,9 +18,9 @@ from railwright.catalog import load_catalog
 from railwright.compute.gemm import Shape, gemm_seconds
 from railwright.compute.profile import profile_of
 from railwright.compute.time import kernel_time, peak_rate
-from railwright.measure.training import family_of, record_row, records
-from railwright.measure.training_jobs import job_of, machine_for
-from railwright.measure.training_models import architecture_of
+from railwright.measure.training.jobs import job_of, machine_for
+from railwright.measure.training.models import architecture_of
+from railwright.measure.training.replay import family_of, record_row, records
 from railwright.model.shape.architecture import Operator, Phase
 from railwright.training import simulate
 from railwright.training.software.eras import Pace, waiting

@@ -12,8 +12,8 @@ from moe_records import PAGE, page, rows, unseen
 from railwright.catalog import find, load_catalog
 from railwright.collectives import custom_all_reduce
 from railwright.collectives.constants import load
-from railwright.measure.collectives import published
-from railwright.measure.moe import H100, MISSES, NOT_COMPARED, OWN, PORT, SETUPS
+from railwright.measure.published.collectives import published
+from railwright.measure.published.moe import H100, MISSES, NOT_COMPARED, OWN, PORT, SETUPS
 
 BANDS = {
     # record, stage: how far off the named misses are, so that a worse one is seen

@@ -14,8 +14,8 @@ import pytest
 from collectives_machines import machine, world
 from railwright.collectives import NcclSettings, predict, sweep
 from railwright.collectives.family import families
-from railwright.measure.collectives import collective_rows
 from railwright.measure.machines import published_machine
+from railwright.measure.published.collectives import collective_rows
 from railwright.measure.table import Row
 from railwright.shipped import read_data
 from railwright.traffic.demand import Communicator

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import pytest
 
-from railwright.measure.unseen_runs import run_of
+from railwright.measure.training.unseen_runs import run_of
 from railwright.training import simulate
 from railwright.training.memory.cached import reserved
 from railwright.units import GIB

@@ -15,11 +15,11 @@ from ruamel.yaml import YAML
 from railwright.collectives import bus_factor, predict
 from railwright.collectives.machine import Machine
 from railwright.collectives.prediction import NcclSettings
-from railwright.measure.calibrate import calibrate_curves
-from railwright.measure.calibrate_profile import LogRecord
-from railwright.measure.collectives import ranks
+from railwright.measure.calibrate.calibrating import calibrate_curves
+from railwright.measure.fitting.profile import LogRecord
 from railwright.measure.logs.curve import MeasuredCurve, Point
 from railwright.measure.machines import published_machine
+from railwright.measure.published.collectives import ranks
 
 OTHERS = ("ar-h100-fernandez-4n", "ar-h100-fernandez-8n", "ar-h100-fernandez-128n", "ar-h100-fernandez-512n")
 OWN = "ar-h100-fernandez-32n"

@@ -9,7 +9,7 @@ import pytest
 
 from railwright.collectives import NcclSettings, bus_factor
 from railwright.errors import RailwrightError
-from railwright.measure.compare import compare_curve
+from railwright.measure.compare.comparing import compare_curve
 from railwright.measure.logs.curve import MeasuredCurve, Point
 from railwright.measure.machines import Unsupported, published_machine
 from railwright.shipped import read_data

@@ -3,7 +3,7 @@
 import pytest
 
 from railwright.measure import validate
-from railwright.measure.effects import EFFECTS, effect_rows, records
+from railwright.measure.published.effects import EFFECTS, effect_rows, records
 from railwright.measure.table import Bar, Row, Skipped, ValidationTable
 
 NOT_PREDICTABLE = {"oci-adaptive", "asterfusion-adaptive"}
@@ -39,7 +39,7 @@ def test_validate_fails_on_an_effect_that_is_lost(rows: dict[str, Row]) -> None:
 
 def test_rings_of_one_nic_hash_apart(rows: dict[str, Row]) -> None:
     # NCCL doubles its rings, so a NIC has two flows under ECMP and one way under any other routing
-    from railwright.measure.effects import RING, _machine, _wire
+    from railwright.measure.published.effects import RING, _machine, _wire
 
     hashed, sprayed = (
         _wire(_machine(16, family="fat-tree", routing=r, servers_per_group=2, nccl=RING, spare_spines=16))

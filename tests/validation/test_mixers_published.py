@@ -11,8 +11,8 @@ import pytest
 from railwright.catalog import load_catalog
 from railwright.compute import kernel_time
 from railwright.measure.machines import Unsupported
-from railwright.measure.training import record_row, records
-from railwright.measure.training_models import HYBRIDS
+from railwright.measure.training.models import HYBRIDS
+from railwright.measure.training.replay import record_row, records
 from railwright.model import count_parameters, flops_per_token, load_model
 from railwright.model.operators.delta import delta_blocks
 from railwright.model.operators.kernels import Block

@@ -21,11 +21,11 @@ from railwright.collectives import predict
 from railwright.collectives.machine import Machine
 from railwright.collectives.prediction import CollectivePrediction, Op
 from railwright.measure.machines import Unsupported
-from railwright.measure.mlperf import configuration_of, configurations
 from railwright.measure.table import Row
-from railwright.measure.training import record_row, records
-from railwright.measure.training_jobs import job_of, machine_for
-from railwright.measure.training_models import architecture_of
+from railwright.measure.training.jobs import job_of, machine_for
+from railwright.measure.training.mlperf import configuration_of, configurations
+from railwright.measure.training.models import architecture_of
+from railwright.measure.training.replay import record_row, records
 from railwright.traffic import Communicator
 from railwright.training import simulate
 from railwright.training.memory.peak import SYSTEM, peak_memory

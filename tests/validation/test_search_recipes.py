@@ -7,9 +7,9 @@ import pytest
 
 from railwright.errors import PlanError
 from railwright.measure.machines import Unsupported
-from railwright.measure.training import records
-from railwright.measure.training_jobs import job_of, machine_for
-from railwright.measure.training_models import architecture_of
+from railwright.measure.training.jobs import job_of, machine_for
+from railwright.measure.training.models import architecture_of
+from railwright.measure.training.replay import records
 from railwright.search import search
 from railwright.search.training.explain import USUAL
 from railwright.training.memory.peak import peak_memory

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from railwright.measure.serving import score
-from railwright.measure.serving_bars import left_out, lines, peer_error, reached
-from railwright.measure.serving_cases import cases
-from railwright.measure.serving_reasons import reason_of
+from railwright.measure.serving.bars import left_out, lines, peer_error, reached
+from railwright.measure.serving.cases import cases
+from railwright.measure.serving.reasons import reason_of
+from railwright.measure.serving.replay import score
 from railwright.measure.table import Row, Skipped
 from railwright.serving.engine.bands import error_bands
 

@@ -20,8 +20,8 @@ from typing import NamedTuple
 import pytest
 
 from railwright.collectives.machine import Machine
-from railwright.measure.training import records
-from railwright.measure.training_jobs import job_of, machine_for
+from railwright.measure.training.jobs import job_of, machine_for
+from railwright.measure.training.replay import records
 from railwright.model import load_model
 from railwright.spec.training import TrainingJob
 from railwright.training import simulate

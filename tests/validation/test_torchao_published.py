@@ -11,7 +11,7 @@ from railwright.catalog import load_catalog
 from railwright.compute.profile import profile_of
 from railwright.compute.time import kernel_times
 from railwright.measure.machines import published_machine
-from railwright.measure.training_models import architectures
+from railwright.measure.training.models import architectures
 from railwright.model import load_model
 from railwright.model.operators.kernels import linear
 from railwright.model.operators.layer import LayerOperators

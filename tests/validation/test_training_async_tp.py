@@ -10,9 +10,9 @@ from statistics import mean
 
 import pytest
 
-from railwright.measure.training import records
-from railwright.measure.training_jobs import job_of, machine_for
-from railwright.measure.training_models import architecture_of
+from railwright.measure.training.jobs import job_of, machine_for
+from railwright.measure.training.models import architecture_of
+from railwright.measure.training.replay import records
 from railwright.training import simulate
 
 PAIRS = {

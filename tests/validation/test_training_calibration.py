@@ -13,8 +13,8 @@ from statistics import mean
 import pytest
 
 from railwright.measure.table import Row
-from railwright.measure.training import family_of, record_row, records
-from railwright.measure.vtrain import (
+from railwright.measure.training.replay import family_of, record_row, records
+from railwright.measure.training.vtrain import (
     EVERY,
     profiled,
     single_job,

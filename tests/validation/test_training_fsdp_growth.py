@@ -13,7 +13,7 @@ from functools import cache
 import pytest
 
 from railwright.measure.machines import published_machine
-from railwright.measure.training import record_row, records
+from railwright.measure.training.replay import record_row, records
 from railwright.model import load_model
 from railwright.spec.training import Layout, TrainingJob
 from railwright.training import simulate

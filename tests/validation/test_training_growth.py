@@ -11,8 +11,8 @@ from functools import cache
 import pytest
 
 from railwright.measure.machines import Unsupported
-from railwright.measure.training import record_row, records
-from railwright.measure.training_bars import SAME
+from railwright.measure.training.bars import SAME
+from railwright.measure.training.replay import record_row, records
 
 Series = tuple[str, str, str, int, int]
 """Family, software, number format, GPUs of the smallest and of the largest machine."""

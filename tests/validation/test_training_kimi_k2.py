@@ -15,7 +15,7 @@ from statistics import mean
 import pytest
 
 from railwright.measure.machines import published_machine
-from railwright.measure.training_jobs import RACK
+from railwright.measure.training.jobs import RACK
 from railwright.model import load_model
 from railwright.spec.training import Layout, TrainingJob
 from railwright.training import simulate

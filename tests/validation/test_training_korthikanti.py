@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pytest
 
-from railwright.measure.korthikanti import korthikanti_run
+from railwright.measure.training.korthikanti import korthikanti_run
 from railwright.training import simulate
 
 MEASURED = {

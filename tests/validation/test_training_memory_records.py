@@ -11,9 +11,9 @@ import pytest
 
 from railwright.measure.machines import published_machine
 from railwright.measure.table import Row
-from railwright.measure.training import READ_GB, memory_rows, records, resident
-from railwright.measure.training_jobs import job_of, machine_for
-from railwright.measure.training_models import architecture_of
+from railwright.measure.training.jobs import job_of, machine_for
+from railwright.measure.training.models import architecture_of
+from railwright.measure.training.replay import READ_GB, memory_rows, records, resident
 from railwright.spec.training import Layout, TrainingJob
 from railwright.training.lanes.result import Memory
 from railwright.training.memory.cached import cached

@@ -16,11 +16,11 @@ import numpy as np
 import pytest
 from scipy.stats import spearmanr
 
-from railwright.measure.korthikanti import korthikanti_rows
 from railwright.measure.table import Row
-from railwright.measure.training import record_row, records
-from railwright.measure.training_jobs import job_of, machine_for
-from railwright.measure.training_models import architecture_of, architectures
+from railwright.measure.training.jobs import job_of, machine_for
+from railwright.measure.training.korthikanti import korthikanti_rows
+from railwright.measure.training.models import architecture_of, architectures
+from railwright.measure.training.replay import record_row, records
 from railwright.training import simulate
 
 SLOW = -0.10

@@ -15,7 +15,7 @@ from statistics import mean
 import pytest
 from scipy.stats import spearmanr
 
-from railwright.measure.unseen_runs import OF_MACHINE, Run, runs, sources
+from railwright.measure.training.unseen_runs import OF_MACHINE, Run, runs, sources
 from railwright.spec.training import Layout, Overlap, TrainingJob
 from railwright.training import simulate
 

@@ -30,9 +30,9 @@ from functools import cache
 import pytest
 
 from railwright.measure.machines import published_machine
-from railwright.measure.training import records
-from railwright.measure.training_jobs import job_of, machine_for
-from railwright.measure.training_models import architecture_of
+from railwright.measure.training.jobs import job_of, machine_for
+from railwright.measure.training.models import architecture_of
+from railwright.measure.training.replay import records
 from railwright.model.shape.architecture import Transformer
 from railwright.spec.training import Layout, Overlap, TrainingJob
 from railwright.training import simulate

@@ -21,7 +21,7 @@ from statistics import mean
 import pytest
 
 from railwright.measure.machines import published_machine
-from railwright.measure.training_models import gpt
+from railwright.measure.training.models import gpt
 from railwright.spec.training import Layout, Overlap, TrainingJob
 from railwright.training import simulate
 from railwright.training.lanes.result import StepResult

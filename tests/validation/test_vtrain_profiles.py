@@ -8,8 +8,8 @@ from statistics import mean
 import numpy as np
 import pytest
 
-from railwright.measure.training_habits import HABITS
-from railwright.measure.vtrain import WORDS, profiled, single_model, single_records
+from railwright.measure.training.habits import HABITS
+from railwright.measure.training.vtrain import WORDS, profiled, single_model, single_records
 from railwright.training.software.eras import eras
 
 KEYS = ("hidden", "tp", "dp", "pp", "gbs", "mbs", "layers")

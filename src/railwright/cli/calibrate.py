@@ -12,7 +12,7 @@ from railwright.cli.studies import open_study
 from railwright.errors import RailwrightError
 
 if TYPE_CHECKING:
-    from railwright.measure.calibrate_profile import ProfileFile
+    from railwright.measure.fitting.profile import ProfileFile
 
 
 def add_to(app: typer.Typer) -> None:
@@ -51,7 +51,7 @@ def calibrate(
     if show is not None:
         if files or out is not None:
             raise RailwrightError("--show prints a profile and takes no logs and no --out; leave these out")
-        from railwright.measure.calibrate_profile import read_profile
+        from railwright.measure.fitting.profile import read_profile
 
         _say(read_profile(show))
         return
@@ -72,8 +72,8 @@ def calibrate(
         fit_engine(files[:-1], open_study(files[-1]), job, out)
         return
 
-    from railwright.measure.calibrate import calibrate as calibrated
-    from railwright.measure.calibrate_profile import write_profile
+    from railwright.measure.calibrate.calibrating import calibrate as calibrated
+    from railwright.measure.fitting.profile import write_profile
 
     found = calibrated(files[:-1], open_study(files[-1]), op=op, ranks=ranks)
     _say(found.profile)
@@ -88,7 +88,7 @@ def calibrate(
 
 
 def _say(profile: ProfileFile) -> None:
-    from railwright.measure.calibrate_text import profile_lines
+    from railwright.measure.fitting.text import profile_lines
 
     for line in profile_lines(profile):
         typer.echo(line)

@@ -169,7 +169,7 @@ def _names(study: Study) -> Iterator[LookUp]:
     with suppress(RailwrightError):
         yield from _parts(study, load_catalog(study.catalog))
     if study.calibration is not None:
-        from railwright.measure.calibrate_profile import profile_of
+        from railwright.measure.fitting.profile import profile_of
 
         yield "calibration", partial(profile_of, study)
     for job in study.jobs:

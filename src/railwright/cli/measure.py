@@ -85,7 +85,7 @@ def compare(
 
         show_steps(Path(log), open_study(study), job, as_json, html)
         return
-    from railwright.measure.compare import compare as compared
+    from railwright.measure.compare.comparing import compare as compared
     from railwright.measure.logs import read_log
 
     curves = read_log(Path(log), op=op, ranks=ranks, also=EXPECTED)

@@ -13,14 +13,14 @@ import typer
 from railwright.errors import RailwrightError
 
 if TYPE_CHECKING:
-    from railwright.measure.serving_compare import ComparedRun
+    from railwright.measure.compare.serving import ComparedRun
     from railwright.spec.study import Study
 
 
 def show_compared(file: Path, study: Study, job: str | None, as_json: bool, html: Path | None) -> None:
     """Each run of a result file beside its prediction, as text or JSON."""
+    from railwright.measure.compare.serving import compare_serving
     from railwright.measure.loadgen import read_results
-    from railwright.measure.serving_compare import compare_serving
 
     if html is not None:
         raise RailwrightError(
@@ -82,8 +82,8 @@ def _show(one: ComparedRun) -> None:
 
 def fit_engine(files: list[str], study: Study, job: str | None, out: Path | None) -> None:
     """An engine profile fitted to load generators' results, and written where `out` says."""
+    from railwright.measure.calibrate.serving import calibrate_engine
     from railwright.measure.loadgen import read_results
-    from railwright.measure.serving_calibrate import calibrate_engine
 
     runs = [run for file in files for run in read_results(Path(file))]
     found = calibrate_engine(runs, study, job)

@@ -13,14 +13,14 @@ from railwright.errors import RailwrightError
 from railwright.units import GIB
 
 if TYPE_CHECKING:
-    from railwright.measure.step_compare import ComparedSteps
+    from railwright.measure.compare.steps import ComparedSteps
     from railwright.spec.study import Study
 
 
 def show_steps(file: Path, study: Study, job: str | None, as_json: bool, html: Path | None) -> None:
     """A log's steps beside the predicted one, as text or JSON."""
     from railwright.cli.jobs import training_job
-    from railwright.measure.step_compare import compare_steps
+    from railwright.measure.compare.steps import compare_steps
     from railwright.measure.steplog import read_step_log
     from railwright.measure.study_machine import study_machine
     from railwright.model import load_model
@@ -127,6 +127,6 @@ def _range(found: ComparedSteps) -> str:
 
 def _words(found: ComparedSteps) -> list[str]:
     """What the comparison says, in sentences."""
-    from railwright.measure.step_words import words
+    from railwright.measure.compare.step_words import words
 
     return words(found)

@@ -46,7 +46,7 @@ def validate(
     found = replay(family)
     if html is not None:
         from railwright.export.files import write_new
-        from railwright.measure.training import fitted_families, records
+        from railwright.measure.training.replay import fitted_families, records
         from railwright.report.training_page import training_page
 
         write_new({html: training_page(found, {r["id"]: r for r in records()}, fitted_families())})

@@ -108,8 +108,8 @@ def _shape(arch: Transformer) -> tuple[int, ...]:
 def _training() -> tuple[tuple[str, str, tuple[int, ...], str, int, int, float, str], ...]:
     """(kind, GPU, shape, dtype, sequence, GPUs, tokens/s per GPU, source) of every usable record."""
     from railwright.measure.machines import Unsupported
-    from railwright.measure.training import records
-    from railwright.measure.training_models import architecture_of
+    from railwright.measure.training.models import architecture_of
+    from railwright.measure.training.replay import records
 
     rows = []
     for row in records():
@@ -132,7 +132,7 @@ def _published_serving(ask: Ask, arch: Transformer, gpu: str) -> Pace | None:
     """Output rates of 16-bit runs, any engine: requests from half to twice as long, at least half as many at
     once as our model computes."""
     from railwright.measure.machines import Unsupported
-    from railwright.measure.serving_cases import cases, gpu_of, model_of
+    from railwright.measure.serving.cases import cases, gpu_of, model_of
 
     rates: list[tuple[float, str]] = []
     for case in cases():

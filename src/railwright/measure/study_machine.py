@@ -15,7 +15,7 @@ def study_machine(study: Study) -> Machine:
     profile = None
     if study.calibration is not None:
         # Here, not above: what reads a profile takes a second to load.
-        from railwright.measure.calibrate_profile import profile_of
+        from railwright.measure.fitting.profile import profile_of
 
         profile = profile_of(study)
     return Machine.of(study.cluster, load_catalog(study.catalog), NcclSettings.of(study.nccl), profile)

@@ -8,14 +8,15 @@ from importlib import resources
 from itertools import chain
 
 from railwright.errors import RailwrightError, among
-from railwright.measure import serving_bars, training_bars
-from railwright.measure.collectives import collective_rows
-from railwright.measure.counts import design_rows, parameter_rows
-from railwright.measure.effects import effect_rows
-from railwright.measure.moe import moe_rows
-from railwright.measure.serving import serving_rows
+from railwright.measure.published.collectives import collective_rows
+from railwright.measure.published.counts import design_rows, parameter_rows
+from railwright.measure.published.effects import effect_rows
+from railwright.measure.published.moe import moe_rows
+from railwright.measure.serving import bars as serving_bars
+from railwright.measure.serving.replay import serving_rows
 from railwright.measure.table import Bar, Row, Skipped, ValidationTable
-from railwright.measure.training import memory_rows, records, training_rows
+from railwright.measure.training import bars as training_bars
+from railwright.measure.training.replay import memory_rows, records, training_rows
 
 FAMILIES: dict[str, Callable[[], Iterator[Row | Skipped]]] = {
     "designs": design_rows,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from railwright.measure.compare_result import ComparedCurve, Comparison
+from railwright.measure.compare.result import ComparedCurve, Comparison
 from railwright.report.charts import Axes, Line, line_chart
 from railwright.report.figures import letter
 from railwright.report.markup import Html, join, tag

@@ -6,8 +6,8 @@ from collections.abc import Container, Mapping, Sequence
 
 from railwright import __version__
 from railwright.measure.table import Row, ValidationTable
-from railwright.measure.training_bars import Reached, reached
-from railwright.measure.training_errors import (
+from railwright.measure.training.bars import Reached, reached
+from railwright.measure.training.errors import (
     Records,
     Table,
     by_family,
@@ -53,8 +53,8 @@ NOTE = (
 def training_page(table: ValidationTable, records: Records, fitted: Container[str]) -> str:
     """The page; the same validation gives the same text.
 
-    records  record -> its row of the carried tables (`measure.training.records`)
-    fitted   families that a fit has seen (`measure.training.fitted_families`)
+    records  record -> its row of the carried tables (`measure.training.replay.records`)
+    fitted   families that a fit has seen (`measure.training.replay.fitted_families`)
     """
     steps = steps_of(table.rows, records)
     sections: list[tuple[str, Html]] = [

@@ -8,8 +8,8 @@ from railwright.catalog import find, source_of
 from railwright.catalog.parts import Gpu, Nic, Switch
 from railwright.collectives.group import generation_of
 from railwright.compute import constants
-from railwright.measure.calibrate_profile import read_profile
-from railwright.measure.calibrate_text import shown, source
+from railwright.measure.fitting.profile import read_profile
+from railwright.measure.fitting.text import shown, source
 from railwright.spec.study import Study
 from railwright.study.evaluate import Workshop
 from railwright.study.result import Assumption

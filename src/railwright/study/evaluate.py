@@ -15,7 +15,7 @@ from railwright.collectives.prediction import NcclSettings
 from railwright.errors import PlanError
 from railwright.fabric import build, count
 from railwright.fabric.graph import Fabric
-from railwright.measure.calibrate_profile import profile_of
+from railwright.measure.fitting.profile import profile_of
 from railwright.model import load_model
 from railwright.model.recommendation.dlrm import Recommender, load_recommender
 from railwright.model.shape.architecture import Transformer

@@ -47,7 +47,7 @@ def constants() -> tuple[Constant, ...]:
 
 DECIDES = 0.25
 """Share of a step in which its GPU waits for launches from which their errors are the step's: predicted
-launches are off by more than kernels (measure/training_bands.py, `launches`)."""
+launches are off by more than kernels (measure/training/bands.py, `launches`)."""
 
 
 def error_band(family: str, framework: str, fitted: bool = True, launches: float = 0.0) -> ErrorBand:

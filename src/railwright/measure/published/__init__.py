@@ -1,0 +1,1 @@
+"""Published collectives, counts of designs and effects of fabrics replayed."""

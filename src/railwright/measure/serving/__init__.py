@@ -1,0 +1,1 @@
+"""Published serving measurements replayed: records as jobs and clients, bars, bands, reasons."""

@@ -1,0 +1,1 @@
+"""Published training steps replayed: records as jobs, bars, bands, and why single ones are missed."""

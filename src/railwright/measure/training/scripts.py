@@ -1,0 +1,115 @@
+"""What published training runs were started with, where neither their table nor a recipe's table says it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from railwright.measure.training.mlperf import configuration_of
+from railwright.spec.training import Graph
+
+SCRIPTS: dict[tuple[str, str], dict[str, str]] = {
+    ("mlperf-gpt3-175b-NVIDIA-H100", "NVIDIA NeMo Framework"): {"mbs": "1", "vpp": "12", "eager_loss": "yes"},
+    ("mlperf-gpt3-175b-NVIDIA-H100", "NVIDIA NeMo Framework Release 23.09"): {"mbs": "1", "vpp": "12"},
+    ("dgxc-deepseek-v3-GB200", "NeMo 25.04.01"): {
+        "recompute": "selective",
+        "tokendrop": "yes",
+        "unfused_rotary": "yes",
+        "dealt": "64",
+    },
+    ("dgxc-gpt3-175b-H100", "PaXML 24.03.04 (JAX)"): {"fsdp": "128"},
+}
+"""By family and software.
+Sources: mlcommons/training_results_v3.0, NVIDIA gpt3 pytorch, config_DGXH100_*_mbs1.sh and config_common.sh,
+no cross_entropy_loss_fusion in conf; training_results_v3.1, the same (every size logged) and conf/custom.yaml
+(virtual_pipeline_model_parallel_size 12); dgxc-benchmarking at v25.05,
+deepseek_v3/pretraining/launch.sh: "--recompute_modules core_attn" on GB200, and NeMo at the commit pinned
+there (7a8f1cc7), scripts/performance/llm/pretrain_deepseek_v3.py: MegatronTokenDropCallback, 64 layers dealt
+to the stages, collections/llm/gpt/model/deepseek.py: apply_rope_fusion = False; paxml/configure.sh of that
+tag: weights sharded over 16 servers (FSDP=16 of the mesh between servers), copies beyond."""
+
+FINE_TUNED: dict[tuple[str, str], dict[str, str]] = {
+    ("sft", "llama-2-13b"): {"vpp": "10"},
+    ("sft", "llama2-70b"): {"vpp": "20"},
+    ("lora", "llama2-70b"): {"sp": "False"},
+}
+"""Fine-tuning in NeMo's tables of 2024, by kind and model; adapters run without user buffers then, which need
+sequence parallelism.
+Source: NeMo-Framework-Launcher 24.03.01 to 24.07, examples/peft/llama/h100/{13b_1node,70b_2node,
+70b_1node_lora}.sh on launcher_scripts/conf/peft/llama/sft.yaml (sequence_parallel: False)."""
+
+RECIPES = "NeMo 24.12 (recipes)"
+"""NeMo 24.12 by its recipes in Python, which enable_vboost (dgxc-benchmarking v25.02, llama3/finetuning/
+llama3_finetune.py), beside the launcher's YAML files."""
+
+ADAPTED = {"tp_overlap": "no", "eager_loss": "yes"}
+"""Adapters by NeMo's recipes: MegatronCommOverlapCallback is for all weights only, and the loss is not fused
+with LoRA (cross_entropy_loss_fusion = False).
+Source: NeMo v2.1.0, collections/llm/recipes/llama3_{8b,70b}.py, finetune_recipe."""
+
+LAYERS: tuple[Graph, ...] = ("attention", "mlp")
+EXPERTS: tuple[Graph, ...] = ("step",)
+"""Whole layers; with experts, of which `TrainingJob.cuda_graphs` names no part but the router, all of it."""
+
+GRAPHED: dict[tuple[str, str], tuple[Graph, ...]] = {
+    ("dgxc-grok1-314b-GB200", "NeMo 25.04.00"): EXPERTS,
+    ("dgxc-nemotron4-340b-GB200", "NeMo 25.04.00"): LAYERS,
+    ("nemo-gpt3-175b-GB200", "NeMo 25.04"): LAYERS,
+    ("nemo-llama-4-scout-GB200", "NeMo 25.07"): EXPERTS,
+    ("nemo-llama3-8b-GB200", "NeMo 25.04"): LAYERS,
+    ("nemo-llama3-8b-GB200", "NeMo 25.07"): LAYERS,
+    ("nemo-mixtral-8x7b-B200", "NeMo 25.02"): EXPERTS,
+    ("nemo-mixtral-8x7b-GB200", "NeMo 25.04"): EXPERTS,
+    ("nemo-nemotron4-15b-B200", "NeMo 25.02"): LAYERS,
+    ("nemo-nemotron4-15b-GB200", "NeMo 25.04"): LAYERS,
+    ("nemo-nemotron4-340b-GB200", "NeMo 25.04"): LAYERS,
+}
+"""Whole layers launched as CUDA graphs, by family and software.
+Sources: dgxc-benchmarking v25.05, nemotron/launch.sh and grok1/launch.sh: "--cuda_graphs true" on GB200; NeMo
+v2.2.0 (25.02), scripts/llm/performance/pretrain_*.py: enable_cuda_graph for B200; v2.3.0 (25.04) and v2.4.0
+(25.07), scripts/performance/recommended_model_configs/model_configs_gb200.csv."""
+
+OFFLOADED = {
+    ("llama3-70b", "GB300", "16-bit"): 30,
+    ("llama3-70b", "GB300", "fp8"): 20,
+    ("llama3-70b", "GB200", "16-bit"): 20,
+    ("llama3-70b", "GB200", "fp8"): 40,
+    ("llama3-70b", "B200", "fp8"): 5,
+}
+"""Layers whose activations Megatron-Bridge's FSDP recipes send to the host, which its tables do not say, by
+width of the products.
+Source: scripts/performance/configs/llama/llama3_workload_base_configs.py, cpu_offloading_num_layers."""
+
+EAGER_MODELS = ("gpt3-", "grok1-")
+EAGER_FAMILIES = ("nemo-llama2-", "nemo-llama-2-", "dgxc-nemotron4-340b-")
+EAGER_RELEASES = ("NeMo 24.03.01", "NeMo 24.05")
+"""What of NeMo's runs of 2024 does not ask for cross_entropy_loss_fusion: models, models of one publisher,
+and releases in which nothing does (its own tables' of 24.09 are those of 24.07 unchanged).
+Sources: NeMo-Framework-Launcher 24.03.01 to 24.12, launcher_scripts/conf/training; dgxc-benchmarking
+v24.11.1, nemo_megatron/gpt3_175b_hydra.yaml, grok1/grok1_314b.yaml, nemotron/nemotron4-340b-synth.yaml."""
+
+
+def script_of(record: Mapping[str, str]) -> dict[str, str]:
+    """Columns of a record that its scripts say, and beside them 'tokendrop', 'unfused_rotary', 'dealt',
+    'tp_overlap', 'eager_loss' and what MLPerf's configurations say; {} for most."""
+    if found := configuration_of(record):
+        return dict(found)
+    if record["kind"] == "lora" and record["software"] == RECIPES:
+        return ADAPTED
+    if record["family"].startswith("nemo-") and (record["kind"], record["model"]) in FINE_TUNED:
+        return FINE_TUNED[record["kind"], record["model"]]
+    return SCRIPTS.get((record["family"], record["software"]), {})
+
+
+def graphs_of(record: Mapping[str, str]) -> tuple[Graph, ...]:
+    """What a record's script launches as CUDA graphs; () for most."""
+    if "graphs" in record:
+        return tuple(record["graphs"].split())  # type: ignore[arg-type]
+    return GRAPHED.get((record["family"], record["software"]), ())
+
+
+def loss_is_eager(record: Mapping[str, str], era: str) -> bool:
+    """Whether a record's loss is not fused."""
+    if "eager_loss" in record:
+        return record["eager_loss"] == "yes"
+    eager = record["model"].startswith(EAGER_MODELS) or record["family"].startswith(EAGER_FAMILIES)
+    return era == "nemo-2024" and (eager or record["software"].startswith(EAGER_RELEASES))
