@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 import network_fabrics as hand
+from ecmp_closed_forms import busiest_bin, expected_busiest, polarised_share, shared_share
 from railwright.errors import PlanError
 from railwright.fabric.graph import Fabric, Kind, Role
 from railwright.network import Network, solve
 from railwright.network.ecmp import sampled as ecmp
-from railwright.network.ecmp.expect import busiest_bin, expected_busiest, polarised_share, shared_share
 from railwright.network.ecmp.flows import all_to_all_stream
 from railwright.network.ecmp.rounds import (
     all_to_all_rounds,

@@ -52,11 +52,6 @@ class Ports:
     emptiest: str
     emptiest_unused: int
 
-    @property
-    def share_used(self) -> float:
-        """Radix use: ports with a live cable or reserved, of all ports."""
-        return (self.used + self.reserved) / max(self.switches * self.radix, 1)
-
 
 @dataclass(frozen=True)
 class Bundles:
