@@ -32,6 +32,7 @@ PUBLISHED_GPUS = {
     "b200-sxm": (2250, 183359, 8000, 900, 1000),
     "gb200": (2500, 189471, 8000, 900, 1200),
     "gb300": (2500, 284208, 8000, 900, 1400),
+    "vr200": (4000, 284208, 22000, 1800, 2300),
     "mi300x": (1307.4, 196592, 5300, 448, 750),
     "mi325x": (1307.4, 262144, 6000, 448, 1000),
     "mi355x": (2500, 294912, 8000, 535.5, 1400),
@@ -95,6 +96,7 @@ PUBLISHED_SERVERS = {
     "dgx-b300": (8, 8, 800, 10, 14),
     "gb200-nvl72": (72, 72, 400, 48, 120),
     "gb300-nvl72": (72, 72, 800, 48, 142),
+    "vr200-nvl72": (72, 72, 800, 48, 230),
     "mi300x-8": (8, 8, 400, 8, 10),
     "aws-p4de": (8, 4, 100, 6, 6.5),
     "aws-p5": (8, 8, 400, 8, 10.2),
@@ -144,8 +146,11 @@ def test_peaks_are_dense(catalog: Catalog, name: str) -> None:
     Only to 2 %: sheets round (1513 is not 2 x 756).
     """
     peaks = catalog.gpus[name].peak_flops
-    pairs = [("tf32", "bf16"), ("fp16", "fp8"), ("bf16", "fp8")]
-    # Blackwell Ultra widened FP4 alone; GeForce halves the rate of products summed in fp32, but FP4's
+    pairs = [("tf32", "bf16")]
+    # Blackwell Ultra widened FP4 alone, Rubin 8 and 4 bits; GeForce halves the rate of products summed in
+    # fp32, but FP4's
+    if name != "vr200":
+        pairs += [("fp16", "fp8"), ("bf16", "fp8")]
     if name not in ("b300-sxm", "gb300", "rtx-5090"):
         pairs.append(("fp8", "fp4"))
     for wide, narrow in pairs:

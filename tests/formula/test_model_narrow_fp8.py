@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from railwright.catalog import find, load_catalog
+from railwright.catalog.parts import LIKE_BLACKWELL
 from railwright.compute import kernel_time, profile_of
 from railwright.compute.profile import interpolated
 from railwright.errors import PlanError
@@ -254,7 +255,7 @@ def test_refusals_of_a_gpu(server: str, arch: Transformer, what: dict[str, objec
 
 def test_other_gpus_have_no_attention_in_8_bits() -> None:
     for generation in {gpu.generation for gpu in GPUS.values()}:
-        if generation in ("hopper", "blackwell", "blackwell-ultra"):
+        if generation == "hopper" or generation in LIKE_BLACKWELL:
             check_attention(asked(), LLAMA, generation)
         else:
             with pytest.raises(

@@ -248,7 +248,7 @@ site: {{servers_per_rack: {per_rack}}}
     try:
         plan = plan_site(load_study_text(text))
     except PlanError as refusal:
-        assume("reserved_ports" in str(refusal))
+        assume("reserved_ports" not in str(refusal))  # no port is left to reserve
         raise
     fabric = plan.networks["storage"]
     lines = csv.DictReader(export.render(fabric, "bom")["bom.csv"].splitlines())

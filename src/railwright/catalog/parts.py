@@ -34,6 +34,10 @@ data sheet of V100; of 16 GT/s (4.0) from those of A100 PCIe, L40, L40S, RTX 409
 "128 GB/s" both ways) from those of H100, H200, RTX PRO 6000, RTX 5090, MI300X and MI355X.  Blackwell's GPUs
 for data centres have PCIe 6.0, and take the generation of the NICs beside them."""
 
+LIKE_BLACKWELL = ("blackwell", "blackwell-ultra", "rubin")
+"""Generations with the tensor cores of Blackwell's data-centre GPUs: compute capability 10, whose kernels are
+written in the same instructions (PTX ISA 9.4: tcgen05 on sm_100, sm_103 and sm_107)."""
+
 HOST_SHARE = 0.95
 """Share of a host's nominal memory that is there for processes; firmware and kernel keep the rest."""
 

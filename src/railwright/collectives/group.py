@@ -16,7 +16,7 @@ from railwright.errors import PlanError
 from railwright.traffic.demand import Communicator
 
 GENERATIONS = ("volta", "ampere", "hopper", "blackwell", "cdna")
-LIKE = {"turing": "volta", "ada": "ampere"}
+LIKE = {"turing": "volta", "ada": "ampere", "rubin": "blackwell"}
 """Generations without tables of their own, by the one whose tables NCCL uses (by compute capability)."""
 
 

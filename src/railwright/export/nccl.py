@@ -21,10 +21,25 @@ _LANES = {
     "64.0 GT/s PCIe": 64e9 * 242 / 256 / 8,
 }
 
-# One NVLink, one direction [byte/s] (NVIDIA data sheets: 6 of V100, 12 of A100, 18 of H100 and B200), and the
-# compute capability NCCL calls sm (CUDA C++ Programming Guide).
-_NVLINK = {"volta": 25e9, "ampere": 25e9, "hopper": 25e9, "blackwell": 50e9, "blackwell-ultra": 50e9}
-_SM = {"volta": 70, "ampere": 80, "ada": 89, "hopper": 90, "blackwell": 100, "blackwell-ultra": 103}
+# One NVLink, one direction [byte/s] (NVIDIA data sheets: 6 of V100, 12 of A100, 18 of H100, B200 and Rubin),
+# and the compute capability NCCL calls sm (CUDA C++ Programming Guide; Rubin: NCCL 2.32.3's release notes).
+_NVLINK = {
+    "volta": 25e9,
+    "ampere": 25e9,
+    "hopper": 25e9,
+    "blackwell": 50e9,
+    "blackwell-ultra": 50e9,
+    "rubin": 100e9,
+}
+_SM = {
+    "volta": 70,
+    "ampere": 80,
+    "ada": 89,
+    "hopper": 90,
+    "blackwell": 100,
+    "blackwell-ultra": 103,
+    "rubin": 107,
+}
 
 _CPUS = {
     "intel": 'arch="x86_64" vendor="GenuineIntel"',

@@ -15,13 +15,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from railwright.catalog.parts import Gpu
+from railwright.catalog.parts import LIKE_BLACKWELL, Gpu
 from railwright.model.operators.layer import LayerOperators
 from railwright.model.shape.architecture import Operator
 from railwright.spec.training import TrainingJob
 from railwright.training.layers.casts import compiled_casts
 
-ANY_LAYOUT = ("blackwell", "blackwell-ultra")
+ANY_LAYOUT = LIKE_BLACKWELL
 """Generations whose products in fp8 take operands in any layout (compute capability 10 and 11)."""
 
 WRITTEN = 3 / 4

@@ -30,6 +30,10 @@ CHIP_TO_CHIP = 450e9
 """NVLink-C2C of a Grace CPU to all of its GPUs, one direction: 900 GB/s both ways.
 Source: NVIDIA, GH200 Grace Hopper Superchip and GB200 NVL72, product pages. [byte/s]"""
 
+VERA = ("vr", 450e9)
+"""How GPUs of a Vera CPU begin their names, and each one's part of its NVLink-C2C, one direction: 1.8 TB/s
+both ways for two of them.  Source: NVIDIA, Inside the NVIDIA Rubin Platform (2026). [byte/s]"""
+
 HOST_ADAM = 2.57 / 10e9
 """Host time per parameter of DeepSpeed's CPU Adam with all cores of a server: 2.57 s for 10 billion.
 Source: ZeRO-Offload, table 4 (DGX-2 host), quoted from memory of the paper. [s]"""
@@ -47,10 +51,12 @@ param_copy_back_gpu_hook; PyTorch, ATen/native/cuda/Copy.cu, copy_kernel_cuda (c
 
 
 def host_link(machine: Machine) -> float:
-    """Rate between one GPU and its host, one direction: its part of its Grace CPU's NVLink-C2C, else its own
-    PCIe slot, whatever the NIC's. [byte/s]"""
+    """Rate between one GPU and its host, one direction: its part of its Grace or Vera CPU's NVLink-C2C, else
+    its own PCIe slot, whatever the NIC's. [byte/s]"""
     if sharing := sharing_grace(machine.gpu):
         return CHIP_TO_CHIP / sharing
+    if machine.gpu.name.startswith(VERA[0]):
+        return VERA[1]
     return PCIE_SHARE * machine.gpu.slot
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, Literal
 
-from railwright.catalog.parts import Gpu
+from railwright.catalog.parts import LIKE_BLACKWELL, Gpu
 from railwright.compute.profile import Profile, Row
 from railwright.model.operators.cut import CoreAttention
 from railwright.model.operators.eager import Loss, Part
@@ -59,7 +59,7 @@ class Era:
                compute/data/attention.yaml; '' for its usual one
     scatter_gather  pipeline sends are cut over the tensor ranks and gathered again, also without sequence
                parallelism
-    fused_experts  generation of GPUs whose 8-bit experts run as one fused MLP (`fused.EXPERTS`), or ''
+    fused_experts  whether 8-bit experts run as one fused MLP on Blackwell and its like (`fused.EXPERTS`)
     spills_biases  whether that MLP keeps sums of gradients of biases in memory (`fused.summing_biases`)
     loss       how its cross-entropy passes over the logits (`model.operators.eager.LOSS_MOVED`)
     kept_loss  what it keeps of them, over one tensor rank (`logits.LOGIT_BYTES`, `end_activations.CUT`)
@@ -112,7 +112,7 @@ class Era:
     scatter_gather: bool
     pace: dict[str, Pace]
     flash: str = ""
-    fused_experts: str = ""
+    fused_experts: bool = False
     spills_biases: bool = False
     loss: Loss = "compiled"
     kept_loss: KeptLoss = "unfused"
@@ -153,11 +153,7 @@ class Era:
 
     def fuses_experts(self, gpu: Gpu, dtype: str) -> bool:
         """Whether experts run as one fused MLP on a GPU in a number format."""
-        return (
-            bool(self.fused_experts)
-            and gpu.generation.startswith(self.fused_experts)
-            and width_of(dtype) == "fp8"
-        )
+        return self.fused_experts and gpu.generation in LIKE_BLACKWELL and width_of(dtype) == "fp8"
 
     def can_hide_sends(self, schedule: str) -> bool:
         """Whether pipeline sends can run beside compute under a schedule (`schedule_name`).

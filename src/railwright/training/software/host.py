@@ -27,7 +27,8 @@ Launcher = Literal["python", "inductor", "native"]
 layer, or a compiled program without Python (XLA)."""
 
 GRACE = {"gb": 2, "gh": 1}
-"""How GPUs of a Grace CPU, which launches for them, begin their names, and how many of them share one."""
+"""How GPUs of a Grace CPU, which launches for them, begin their names, and how many of them share one.  Vera
+launches as the sources' Xeon does: nothing is published of it but that NVIDIA calls it twice Grace."""
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from railwright.catalog.parts import Gpu
+from railwright.catalog.parts import LIKE_BLACKWELL, Gpu
 from railwright.errors import PlanError
 from railwright.model.operators.narrow import Scaling
 from railwright.model.shape.architecture import Transformer
@@ -83,7 +83,7 @@ def widths_of(arch: Transformer) -> tuple[int, int]:
 
 def _refused_on(job: TrainingJob, arch: Transformer, generation: str, scaling: Scaling) -> str:
     """Why GPUs of a generation do not run it, or ''."""
-    family = generation.removesuffix("-ultra")
+    family = "blackwell" if generation in LIKE_BLACKWELL else generation
     if family not in WIDTHS or (scaling == "mxfp8" and family == "hopper"):
         runs = "Blackwell" if scaling == "mxfp8" else "Hopper and Blackwell"
         return f"runs on NVIDIA's data-centre GPUs of generation {runs}, and these are {generation}"
@@ -154,7 +154,7 @@ def check_stored(job: TrainingJob, arch: Transformer) -> None:
         ),
         "its fused kernels alone do that, and unfused names activation": "activation" in job.unfused,
         f"kernels of software {job.software} that run experts as one MLP are not known to do so": (
-            arch.is_moe and bool(era.fused_experts)
+            arch.is_moe and era.fused_experts
         ),
     }
     for why, is_so in wrong.items():

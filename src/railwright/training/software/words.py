@@ -87,7 +87,7 @@ def _besides(era: Era) -> list[str]:
         "fp8 casts are kernels of torch.compile": era.compiled_casts,
         "YaRN's rotary positions are not fused": not era.fuses_yarn,
         "parts of layers can be CUDA graphs (`cuda_graphs`)": era.graphs,
-        f"8-bit experts on {era.fused_experts.capitalize()} are one fused MLP": bool(era.fused_experts),
+        "8-bit experts on Blackwell are one fused MLP": era.fused_experts,
         "its backward kernel keeps sums of biases' gradients in memory": era.spills_biases,
     }
     return [words for words, so in told.items() if so]
