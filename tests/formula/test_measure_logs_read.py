@@ -3,10 +3,13 @@
 The logs of tests/data/logs are our own: latency + size x factor / bandwidth, printed as each tool prints.
 """
 
+import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from railwright.errors import SpecError
 from railwright.measure.logs import read_log
 
 LOGS = Path(__file__).parent.parent / "data" / "logs"
@@ -186,6 +189,47 @@ def test_records_of_several_collectives_are_several_tables(tmp_path):
         ("all_reduce", 8),
         ("broadcast", 16),
     ]
+
+
+_REST = "size,type,redop,inplace,time,algbw,busbw,#wrong"
+CSV_HEADS = [f"numCycle,collective,{ranks},{_REST}" for ranks in (
+    "ranks,rankspernode,gpusperrank", "nodes,ranks,ranksPerNode,gpusPerRank", "gpus",
+)]  # fmt: skip
+"""Of rccl-tests with MPI, of later releases, and without MPI (class Reporter of its src/common.cu)."""
+
+
+def as_csv(head: str, nodes: bool = False) -> str:
+    """rccl.json as rccl-tests writes it with -Z csv; nodes: in lines of a head that has no such column."""
+    lines = [head]
+    for item in json.loads((LOGS / "rccl.json").read_text()):
+        ranks = [item["nodes"]] * ("nodes" in head or nodes) + [8, 8, 1] if "ranks" in head else [8]
+        rest = [item["size"], '"float"', '"sum"', item["inPlace"]]
+        measured = [f"{item[name]:.6f}" for name in ("time", "algBw", "busBw")]
+        lines.append(",".join(map(str, [0, '"AllReduce"', *ranks, *rest, *measured, '"0"'])))
+    return "\n".join(lines) + "\n"
+
+
+@pytest.mark.parametrize("head", CSV_HEADS)
+@pytest.mark.parametrize("nodes", [False, True])
+def test_rccl_tests_csv_is_what_its_json_is(head: str, nodes: bool) -> None:
+    """A head without 'nodes' stands over lines that have it: read by the head alone, all would be one off."""
+    for one, other in zip(
+        read_log(as_csv(head, nodes and "ranks" in head)), read_log(LOGS / "rccl.json"), strict=True
+    ):
+        assert (one.op, one.ranks, one.in_place, one.tool) == (other.op, 8, other.in_place, "rccl-tests")
+        assert [replace(p, line=0) for p in one.points] == [replace(p, line=0) for p in other.points]
+        assert not one.notes
+
+
+def test_a_csv_that_was_cut_short_says_so_and_one_without_lines_is_refused(tmp_path):
+    whole = as_csv(CSV_HEADS[0])
+    (short, half) = read_log(whole[: whole.rindex(",float".replace(",", ',"'))])
+    assert (len(short.points), len(half.points)) == (10, 9)
+    assert any("1 incomplete row" in note for note in short.notes)
+    empty = tmp_path / "rccl.csv"
+    empty.write_text(whole.split("\n")[0] + "\n")
+    with pytest.raises(SpecError, match="the CSV report holds no complete result"):
+        read_log(empty)
 
 
 def test_what_is_said_of_the_operation_does_not_rename_a_named_table():

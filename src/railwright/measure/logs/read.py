@@ -10,7 +10,7 @@ from railwright.measure.logs.curve import MeasuredCurve
 from railwright.measure.logs.header import op_named
 from railwright.measure.logs.lines import clean
 from railwright.measure.logs.nccl_json import looks_like_json, read_json
-from railwright.measure.logs.rccl_json import looks_like_records, read_records
+from railwright.measure.logs.rccl_records import looks_like_csv, looks_like_records, read_csv, read_records
 from railwright.measure.logs.tables import Table, read_tables, with_header
 
 LARGEST = 256 * 2**20
@@ -33,10 +33,11 @@ def read_log(
     name    what to call a pasted text in messages
     also    what else the caller would have read, for the message of a text that is neither
 
-    Reads nccl-tests and rccl-tests of all ages (text, -J and -Z json), OSU micro-benchmarks and hand-trimmed
-    tables, with launchers' prefixes, NCCL's own messages and quoted text between.  What is doubtful is a note
-    of the curve.  Raises SpecError, with file and line, where there is no curve to be had: no such file,
-    binary, empty, no table, an operation or rank count that nothing tells and the table cannot do without.
+    Reads nccl-tests and rccl-tests of all ages (text, -J, -Z json and csv), OSU micro-benchmarks and
+    hand-trimmed tables, with launchers' prefixes, NCCL's own messages and quoted text between.  What is
+    doubtful is a note of the curve.  Raises SpecError, with file and line, where there is no curve to be had:
+    no such file, binary, empty, no table, an operation or rank count that nothing tells and the table cannot
+    do without.
     """
     text, file = _text_of(source, name)
     named = None
@@ -77,6 +78,8 @@ def _tables(text: str) -> list[Table]:
         return [table] if table.rows else []
     if looks_like_records(text):
         return [table for table in read_records(text) if table.rows]
+    if looks_like_csv(text):
+        return [table for table in read_csv(text) if table.rows]
     tables, header = read_tables(clean(text))
     return [with_header(t, header) for t in tables]
 
@@ -109,6 +112,8 @@ def _text_of(source: str | Path, name: str) -> tuple[str, str]:
 def _why_none(text: str, also: str) -> str:
     if not text.strip():
         return "the log is empty"
+    if looks_like_csv(text):
+        return "the CSV report holds no complete result; the test was stopped before its first size"
     if looks_like_json(text) or looks_like_records(text):
         return "the JSON report holds no complete result; the test was stopped before its first size"
     if '"traceEvents"' in text:
