@@ -117,7 +117,7 @@ def test_a_tray_numbers_its_own_four_gpus(hosts):
     assert elements.gpus_of("server-02") == range(72, 144)
     groups = [
         GroupRate(f"{a}-{b}.log", "all_reduce", 8, (one[a], f"server-02-tray-{(a + b) % 18 + 1:02d}"),
-                  90e9 * (0.6 if a == 4 else 1.0))
+                  {2**30: 90e9 * (0.6 if a == 4 else 1.0)})
         for a in range(18) for b in range(2)
     ]  # fmt: skip
     result = diagnose(elements, group_evidence(elements, STATIC, groups), STATIC)
@@ -212,7 +212,7 @@ def test_logs_of_groups_of_hosts_find_the_slow_server():
     pairs = [(i, i + 8) for i in range(8)] + [(i, 8 + (i + 1) % 8) for i in range(8)]
     groups = [
         GroupRate(f"{a}-{b}.log", "all_reduce", 16, (f"server-{a + 1:02d}", f"server-{b + 1:02d}"),
-                  470e9 * (0.6 if 4 in (a, b) else 1.0))
+                  {2**30: 470e9 * (0.6 if 4 in (a, b) else 1.0)})
         for a, b in pairs
     ]  # fmt: skip
     result = diagnose(elements, group_evidence(elements, STATIC, groups), STATIC)

@@ -105,6 +105,12 @@ def test_a_log_of_other_gpus_is_told_first():
     assert "AMD Instinct MI300X, and the study's GPUs are h100-sxm" in first.evidence
 
 
+def test_rccl_tests_reports_list_no_devices_but_run_on_amds_alone():
+    first, *_ = compare(read_log(LOGS / "rccl.json"), STUDY).findings
+    assert first.kind == "another machine"
+    assert "rccl-tests, which runs on AMD's GPUs, and the study's are h100-sxm" in first.evidence
+
+
 def test_a_log_of_the_studys_gpus_is_of_its_machine(found):
     assert "another machine" not in [f.kind for f in found.findings]
 

@@ -13,6 +13,7 @@ from railwright.errors import RailwrightError, nearest
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from railwright.catalog.parts import Gpu
     from railwright.diagnose.elements import Elements
     from railwright.diagnose.evidence import Evidence
     from railwright.diagnose.paths import Routing
@@ -31,12 +32,18 @@ def add_to(app: typer.Typer) -> None:
 
 @dataclass(frozen=True)
 class Given:
-    """The machine that evidence is about: elements, how paths run (None without topology), LID -> name."""
+    """The machine that evidence is about.
+
+    routing  how paths run; None without topology
+    lids     LID -> name
+    gpu      of its servers; None where nothing names them
+    """
 
     elements: Elements
     routing: Routing | None
     lids: Mapping[int, str]
     title: str
+    gpu: Gpu | None = None
 
 
 def diagnose(
@@ -148,37 +155,41 @@ def _given(
     if machine:
         return _given_machine(machine, server, routing or "static", tables)
 
-    from railwright.catalog import load_catalog
+    from railwright.catalog import find, load_catalog
     from railwright.cli.studies import open_study
     from railwright.fabric import build
 
     asked = open_study(study)
-    fabric = build(asked.cluster.model_copy(update={"faults": ()}), load_catalog(asked.catalog))
+    catalog = load_catalog(asked.catalog)
+    fabric = build(asked.cluster.model_copy(update={"faults": ()}), catalog)
     found = Routing(routing or asked.cluster.compute.routing)
     if tables is not None:
         from railwright.measure import opensm
 
-        found = Routing("tables", opensm.design_tables(tables, fabric, load_catalog(asked.catalog))[0])
-    return Given(elements_of(fabric), found, {}, asked.name)
+        found = Routing("tables", opensm.design_tables(tables, fabric, catalog)[0])
+    gpu = find(catalog.gpus, find(catalog.servers, asked.cluster.server).gpu)
+    return Given(elements_of(fabric), found, {}, asked.name, gpu)
 
 
 def _given_machine(dump: str, server: str | None, routing: str, tables: Path | None) -> Given:
     from railwright.asbuilt import fabric_names, infer, to_fabric
     from railwright.asbuilt.read import read
-    from railwright.catalog import load_catalog
+    from railwright.catalog import find, load_catalog
     from railwright.diagnose import Routing, elements_of
     from railwright.diagnose.names import name_in_elements
 
     wiring = read(dump)
     inferred = infer(wiring)
-    fabric = to_fabric(inferred, load_catalog(), server)
+    catalog = load_catalog()
+    fabric = to_fabric(inferred, catalog, server)
     found = Routing(routing)
     if tables is not None:
         from railwright.measure import opensm
 
         found = Routing("tables", opensm.machine_tables(tables, inferred, fabric)[0])
     lids = {node.lid: name_in_elements(node) for node in wiring.nodes if node.lid}
-    return Given(elements_of(fabric, fabric_names(inferred, fabric)), found, lids, Path(dump).name)
+    gpu = find(catalog.gpus, find(catalog.servers, server).gpu) if server else None
+    return Given(elements_of(fabric, fabric_names(inferred, fabric)), found, lids, Path(dump).name, gpu)
 
 
 def _network(given: Given, pairs: Files, log: Files, counters: Files, before: Files) -> list[Evidence]:
@@ -194,7 +205,8 @@ def _network(given: Given, pairs: Files, log: Files, counters: Files, before: Fi
         found.append(pair_evidence(given.elements, given.routing, read_pairs(path), str(path)))
     if log:
         assert given.routing is not None
-        found.append(group_evidence(given.elements, given.routing, [read_group(path) for path in log]))
+        read = [read_group(path, gpu=given.gpu) for path in log]
+        found.append(group_evidence(given.elements, given.routing, read))
     if before and not counters:
         raise RailwrightError("--before is the earlier snapshot of --counters, which is missing")
     if counters:

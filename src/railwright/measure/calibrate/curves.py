@@ -73,7 +73,7 @@ def _placed(curve: MeasuredCurve, machine: Machine) -> tuple[tuple[Communicator,
     if len(groups[0]) < 2:
         raise PlanError(f"{where}: {curve.op} ran on one rank, so that nothing was sent; measure on a whole "
                         "node at least, with the tests built with MPI=1.")  # fmt: skip
-    if others := other_gpus(curve, machine):
+    if others := other_gpus(curve, machine.gpu):
         raise PlanError(f"{where}: {curve.op} is not used ({others}); name the server that ran in the study "
                         "(cluster.server).")  # fmt: skip
     for mark in UNTRUE:

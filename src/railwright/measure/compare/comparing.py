@@ -87,7 +87,7 @@ def compare_curve(curve: MeasuredCurve, machine: Machine) -> ComparedCurve:
         findings=(),
         notes=(*notes, *basis),
     )
-    others = other_gpus(curve, machine)
+    others = other_gpus(curve, machine.gpu)
     return replace(plain, findings=(*another_machine(plain, others), *findings_of(plain)))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from railwright.catalog.names import is_another_gpu
+from railwright.catalog.parts import Gpu
 from railwright.collectives.machine import Machine
 from railwright.errors import PlanError
 from railwright.fabric.graph import Fabric
@@ -48,13 +49,18 @@ def place(curve: MeasuredCurve, machine: Machine) -> tuple[tuple[Communicator, .
     return (Communicator(np.arange(ranks, dtype=np.int32), "world"),), note
 
 
-def other_gpus(curve: MeasuredCurve, machine: Machine) -> str:
-    """What the log's devices are where they are no GPUs of the study, in words; else ''."""
+def other_gpus(curve: MeasuredCurve, gpu: Gpu) -> str:
+    """What the log's devices are where they are no GPUs of the study, in words; else ''.
+
+    rccl-tests does not list devices in its reports, but runs on AMD's alone.
+    """
     named = dict.fromkeys(device.name for device in curve.header.devices)
-    others = [name for name in named if is_another_gpu(name, machine.gpu.name)]
-    if not others:
-        return ""
-    return f"the log lists {others[0]}, and the study's GPUs are {machine.gpu.name}"
+    others = [name for name in named if is_another_gpu(name, gpu.name)]
+    if others:
+        return f"the log lists {others[0]}, and the study's GPUs are {gpu.name}"
+    if curve.tool == "rccl-tests" and not gpu.generation.startswith("cdna"):
+        return f"the log is of rccl-tests, which runs on AMD's GPUs, and the study's are {gpu.name}"
+    return ""
 
 
 def _trusted(devices: tuple[Device, ...], ranks: int, groups: int) -> bool:
