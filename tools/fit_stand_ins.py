@@ -14,7 +14,7 @@ from collectives_bands import LEVEL, band
 from collectives_curves import Curve, curves
 from collectives_fit import WEIGHTS, Fitted, errors, fitted
 
-from railwright.collectives.family import BANDS, WIDER, neighbours
+from railwright.collectives.family import BANDS, WIDER, longest_launch, neighbours
 
 FACTORS = np.arange(1.0, 3.01, 0.05)
 Beyond = tuple[np.ndarray, float]
@@ -32,7 +32,10 @@ def beyond(table: dict[str, Fitted], family: str, b: int, groups: dict[str, Curv
         if not near or not len(here):
             continue
         low, high = band(rest, near[0], b, LEVEL)
-        ratio = np.exp(-errors(here, table[near[0]].how))
+        launch, ramp = rest[near[0]].how
+        told = {n: other.how[0] for n, other in rest.items() if other.small}  # others may be bounded by `of`
+        launch = min(launch, longest_launch(family, told))
+        ratio = np.exp(-errors(here, (launch, ramp)))
         found.append((np.maximum(1.0, np.maximum(low / ratio, ratio / high)), WEIGHTS[of.quality[name]]))
     return found
 
