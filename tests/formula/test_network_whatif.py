@@ -97,6 +97,24 @@ def test_a_leaf_without_spines_left_is_cut_off_and_counted() -> None:
     assert effect.slowdown is not None
 
 
+def test_the_worst_failure_leaves_the_least_work() -> None:
+    """Six of eight GPUs lost, and the other two faster than before, stood below a slow cable; so it was with
+    the worst of all sets of two."""
+    built = make(servers=4, gpus=2, family="fat-tree", spines=1, servers_per_group=1)
+    network, sent = Network(built), Pattern("all-to-all", world(built))
+    result = single_failures(network, sent)
+    first = result.effects[0]
+    assert (first.what, first.lost_gpus) == ("spine", 6)
+    assert first.slowdown is not None
+    assert first.slowdown < 1
+    assert first.work == pytest.approx(2 / 8)
+    assert [e.work for e in result.effects] == sorted(e.work for e in result.effects)
+    assert all(e.work == pytest.approx((8 - e.lost_gpus) / 8 / max(1, e.slowdown)) for e in result.effects)
+    two = random_failures(network, sent, 2).worst
+    assert two.lost_gpus >= 6
+    assert two.work <= first.work
+
+
 def test_on_a_rail_only_fabric_a_dead_nic_loses_its_server() -> None:
     """No NIC of it is left on that rail, and nobody else forwards into it."""
     built = make(servers=4, gpus=2, family="rail-only")

@@ -182,9 +182,16 @@ def _show_single(result: WhatIf, top: int) -> None:
     )
     shown = result.effects[:top]
     print_table(
-        ["first", "kind", "alike", "slowdown", "GPUs lost", "pairs lost"],
+        ["first", "kind", "alike", "slowdown", "GPUs lost", "work left"],
         [
-            [f"{i}. {e.elements[0]}", e.what, f"{e.count:,}", _slowdown(e), *map(show_count, _lost(e))]
+            [
+                f"{i}. {e.elements[0]}",
+                e.what,
+                f"{e.count:,}",
+                _slowdown(e),
+                show_count(e.lost_gpus),
+                f"{100 * e.work:.1f} %",
+            ]
             for i, e in enumerate(shown, 1)
         ],
         right=True,
@@ -216,7 +223,11 @@ def _show_random(result: RandomFailures) -> None:
         typer.echo(f"{name:<6} {_times(value)}")
     kinds = result.worst.what.split(" + ")
     worst = " and ".join(f"{e} ({kind})" for e, kind in zip(result.worst.elements, kinds, strict=True))
-    typer.echo(f"worst  {_times(result.worst.slowdown)}  {worst}")
+    lost = f", {result.worst.lost_gpus:,} GPUs lost" if result.worst.lost_gpus else ""
+    typer.echo(
+        f"worst  {_times(result.worst.slowdown)}{lost}, {100 * result.worst.work:.1f} % of the work left"
+    )
+    typer.echo(f"       {worst}")
     typer.echo(f"       {result.worst.why}")
     typer.echo(f"{100 * result.losing:.1f} % of the sets take GPUs away; the others go on without them")
 
@@ -268,10 +279,6 @@ def _slowdown(effect: Effect) -> str:
     if effect.least is None or effect.most is None or effect.most - effect.least < 5e-4:
         return _times(effect.slowdown)
     return f"{_times(effect.slowdown)} ({effect.least:.3f}-{effect.most:.3f})"
-
-
-def _lost(effect: Effect) -> tuple[int, int]:
-    return effect.lost_gpus, effect.lost_pairs
 
 
 def _times(slowdown: float | None) -> str:

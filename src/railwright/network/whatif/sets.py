@@ -30,7 +30,7 @@ class RandomFailures:
     solved       sets that were solved; the others are alike
     p50, p90, p99  slowdown that this share of the sets does not exceed; None: nothing is left to run
     losing       share of sets that take GPUs away
-    worst        the set that slows most; of equals, the one that loses most GPUs
+    worst        the set that leaves the least work (`Effect.work`); of equals, the one that slows most
     """
 
     fabric: str

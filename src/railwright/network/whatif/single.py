@@ -1,8 +1,9 @@
 """What a failure costs: every element by itself, and how routing, PXN and remapping carry it.
 
 A failure is priced by the slowdown of a named pattern against the fabric as it is.  Elements alike by
-symmetry are solved once (see `whatif_classes`).  GPUs that a failure takes away are counted and not priced:
-the rest runs as a job restarted without their servers.
+symmetry are solved once (see `whatif_classes`).  GPUs that a failure takes away are counted: the rest runs as
+a job restarted without their servers, and sends faster than before.  So the worst failure is the one that
+leaves the least work (`Effect.work`), whether it slows all GPUs or takes some of them away.
 """
 
 from __future__ import annotations
@@ -37,6 +38,8 @@ class Effect:
     count       members of the class
     also        names of further members, a few
     slowdown    time over healthy time, mean of what was solved; None where nothing is left to run
+    work        what the GPUs that are left do of what all did: their share, over the slowdown where it is
+                above 1 (a smaller group sends faster and computes no faster)
     least, most the same of the luckiest and the unluckiest of what was solved
     solved      members (or members and seeds) that were solved
     time        mean of what was solved [s]
@@ -50,6 +53,7 @@ class Effect:
     count: int
     also: tuple[str, ...]
     slowdown: float | None
+    work: float
     least: float | None
     most: float | None
     solved: int
@@ -71,7 +75,7 @@ class WhatIf:
     gpus     ranks of the pattern
     slow     share of its rate that a slow cable keeps
     exact    whether each class is known to act alike under this routing: adaptive only
-    effects  by slowdown, then by GPUs lost, then as in the fabric
+    effects  by the work that is left, then by slowdown, then as in the fabric
     """
 
     fabric: str
@@ -212,12 +216,15 @@ class Bases:
             p.time / self.time(seed) for p, (_, seed) in zip(priced, draws, strict=True) if p.time is not None
         ]
         bottleneck = described.solution.bottleneck if described.solution else None
+        slowdown = sum(slowed) / len(slowed) if slowed else None
+        left = 1 - described.lost_gpus / ranks(fabric, self.pattern)
         return Effect(
             tuple(name(fabric, e) for e in first),
             " + ".join(what(fabric, e) for e in first),
             count,
             tuple(" + ".join(name(fabric, e) for e in one) for one in members[1 : 1 + NAMED]),
-            sum(slowed) / len(slowed) if slowed else None,
+            slowdown,
+            0.0 if slowdown is None else left / max(1.0, slowdown),
             min(slowed, default=None),
             max(slowed, default=None),
             len(priced),
@@ -275,7 +282,13 @@ def _merged(effects: Sequence[Effect]) -> list[Effect]:
     """Classes of one kind that cost the same, in one row."""
     rows: dict[tuple[object, ...], Effect] = {}
     for effect in effects:
-        cost = rank(effect), effect.least == effect.most, effect.moved_gpus, effect.lost_pairs
+        cost = (
+            rank(effect),
+            effect.lost_gpus,
+            effect.least == effect.most,
+            effect.moved_gpus,
+            effect.lost_pairs,
+        )
         key = effect.what, *cost
         known = rows.get(key)
         if known is None:
@@ -288,7 +301,7 @@ def _merged(effects: Sequence[Effect]) -> list[Effect]:
     return list(rows.values())
 
 
-def rank(effect: Effect) -> tuple[float, int]:
-    """Worst first; slowdowns that differ by rounding only are equal."""
+def rank(effect: Effect) -> tuple[float, float]:
+    """Worst first, by the work that is left; what differs by rounding only is equal."""
     slowdown = np.inf if effect.slowdown is None else float(f"{effect.slowdown:.9g}")
-    return -slowdown, -effect.lost_gpus
+    return float(f"{effect.work:.9g}"), -slowdown
