@@ -224,6 +224,9 @@ def test_the_lines_fit_eighty_columns_and_say_everything():
     [
         ({"gpus": 0}, "at least one"),
         ({"gpus": 64, "grow_to": 32}, "growth to 32 GPUs is less than the 64"),
+        ({"gpus": 64, "oversubscription": 0.5}, "oversubscription 0.5: give 1 "),
+        ({"gpus": 64, "oversubscription": float("nan")}, "oversubscription nan: give 1 "),
+        ({"gpus": 64, "spines_lost": -1}, "-1 spines that may be lost: give 0 or more"),
         ({"gpus": 64, "families": ("fat-tre",)}, "did you mean 'fat-tree'"),
         ({"gpus": 64, "switches": ("qm970",)}, "qm9700"),
         ({"gpus": 64, "server": "dgx-1-h100"}, "dgx-h100"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from math import isfinite
 from typing import Any
 
 from railwright.catalog import find
@@ -217,6 +218,13 @@ def _check(requirement: Requirement, server: Server) -> None:
         raise PlanError(f"a design for {requirement.gpus} GPUs: ask for at least one")
     if not server.gpus:
         raise PlanError(f"server '{server.name}' has no GPUs")
+    if not (isfinite(requirement.oversubscription) and requirement.oversubscription >= 1):
+        raise PlanError(
+            f"oversubscription {requirement.oversubscription:g}: give 1 (as much bandwidth up as down) or "
+            "more"
+        )
+    if requirement.spines_lost < 0:
+        raise PlanError(f"{requirement.spines_lost} spines that may be lost: give 0 or more")
     if requirement.grow_to and requirement.grow_to < requirement.gpus:
         raise PlanError(
             f"growth to {requirement.grow_to} GPUs is less than the {requirement.gpus} asked for now; "
