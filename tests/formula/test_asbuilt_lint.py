@@ -8,6 +8,7 @@ import pytest
 
 from railwright.asbuilt.host import Bridge, Cpu, Gpu, HostTopology, Nic, PathType
 from railwright.asbuilt.lint import lint, nearest_nics
+from railwright.asbuilt.read import read_host
 
 GEN5_X16, NDR = 63e9, 50e9
 
@@ -122,6 +123,42 @@ def test_a_server_whose_nics_are_all_behind_the_cpu_has_no_gpudirect_path():
     host = server()
     far = tuple(tuple("NODE" for _ in row) for row in host.paths)
     assert ("no GPUDirect path", "all GPUs") in kinds(replace(host, paths=far))  # type: ignore[arg-type]
+
+
+GB200 = """\
+\t\x1b[4mGPU0\tGPU1\tNIC0\tNIC1\tCPU Affinity\tNUMA Affinity\tGPU NUMA ID\x1b[0m
+GPU0\t X \tNV18\tNODE\tSYS\t0-71\t0,2-17\t\t2
+GPU1\tNV18\t X \tSYS\tNODE\t72-143\t1,18-33\t\t10
+NIC0\tNODE\tSYS\t X \tSYS\t\t\t\t
+NIC1\tSYS\tNODE\tSYS\t X \t\t\t\t
+"""
+C2C_XML = """\
+<system version="1">{cpus}
+</system>
+"""
+C2C_CPU = """
+  <cpu numaid="{n}" affinity="f" arch="arm64">
+    <pci busid="000{n}:01:00.0" class="0x030200" link_speed="32.0 GT/s PCIe" link_width="16">
+      <gpu dev="{n}" sm="100" rank="{n}" gdr="1"><c2c bw="225000" count="1"/></gpu>
+    </pci>
+    <pci busid="000{n}:03:00.0" class="0x020700" link_speed="32.0 GT/s PCIe" link_width="16">
+      <nic><net name="mlx5_{n}" dev="{n}" speed="400000" port="1" gdr="1"/></nic>
+    </pci>
+  </cpu>"""
+
+
+@pytest.mark.parametrize("text", [GB200, C2C_XML.format(cpus="".join(C2C_CPU.format(n=n) for n in (0, 1)))])
+def test_a_gpu_with_a_link_of_its_own_to_the_cpu_has_gpudirect_to_that_cpus_nics(tmp_path, text):
+    """A sound tray of GB200 was said to stage its traffic through the CPU."""
+    file = tmp_path / "topology"
+    file.write_text(text)
+    host = read_host(file)
+    assert [gpu.c2c for gpu in host.gpus] == [True, True]
+    assert "no GPUDirect path" not in [kind for kind, _ in kinds(host)]
+    silent = replace(host, gpus=tuple(replace(gpu, c2c=False) for gpu in host.gpus))
+    assert any("unless the GPUs hang on Grace" in f.evidence for f in lint(silent))
+    far = replace(host, paths=tuple(tuple("SYS" for _ in row) for row in host.paths))  # type: ignore[misc]
+    assert "no GPUDirect path" in [kind for kind, _ in kinds(far)]
 
 
 def test_nothing_known_nothing_said():

@@ -47,6 +47,7 @@ class Gpu:
     bridge  key of the bridge above it; '' directly at the CPU or unknown
     lanes, rate  its PCIe link: lanes (0 unknown) and one direction [byte/s] (0 unknown)
     switch_nvlinks  NVLinks into NVSwitches (0: none, or the dump does not tell)
+    c2c     it has a link to its CPU that is not PCIe, NVLink-C2C (GH200, GB200); False: none, or not told
     """
 
     key: str
@@ -56,6 +57,7 @@ class Gpu:
     lanes: int = 0
     rate: float = 0.0
     switch_nvlinks: int = 0
+    c2c: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,9 @@ from railwright.units import show_bit_rate, show_rate
 
 DISTANCE: dict[PathType, int] = {"PIX": 0, "PXB": 1, "PHB": 2, "NODE": 3, "SYS": 4}
 GPUDIRECT = 1
-"""Farthest distance at which NCCL uses GPUDirect RDMA by default: PXB, no CPU in between
-(NCCL documentation, NCCL_NET_GDR_LEVEL)."""
+"""Farthest distance at which NCCL uses GPUDirect RDMA by default: PXB, no CPU in between (NCCL documentation,
+NCCL_NET_GDR_LEVEL).  A GPU with NVLink-C2C reaches the NICs of its own CPU too (NCCL_NET_GDR_C2C, on by
+default: NCCL 2.30 src/graph/paths.cc, ncclTopoCheckGdr)."""
 OTHER_CARD = 4
 """A card with under a quarter of the others' lanes or rate never was one of them (a 1 Gb/s port, say)."""
 PCIE_PAYLOAD = 0.8
@@ -81,14 +82,19 @@ def _far_nics(host: HostTopology) -> Iterator[Finding]:
                 "the other GPUs of this server have a NIC closer by; the slot or the riser is another one",
                 "compare the slot numbers of the NICs with the vendor's drawing, then lspci -tv",
             )
-    if best > GPUDIRECT:
+    own_cpu = best <= DISTANCE["NODE"]
+    if best > GPUDIRECT and not (own_cpu and all(gpu.c2c for gpu in host.gpus)):
+        grace = (
+            " (unless the GPUs hang on Grace by NVLink-C2C, as in GB200: there it reaches the CPU's own NICs)"
+        )
         yield _finding(
             "no GPUDirect path",
             "warning",
             "all GPUs",
             "a NIC at PIX or PXB of every GPU",
             f"none nearer than {names[best]}",
-            "NCCL uses GPUDirect RDMA only up to PXB; traffic will be staged through the CPU",
+            "NCCL uses GPUDirect RDMA only up to PXB; traffic will be staged through the CPU"
+            + (grace if own_cpu else ""),
             "NCCL_NET_GDR_LEVEL=PHB allows it through the host bridge; measure both",
         )
 

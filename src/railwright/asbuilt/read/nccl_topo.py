@@ -1,6 +1,6 @@
 """NCCL topology XML: NCCL_TOPO_FILE as shipped by clouds, and NCCL_TOPO_DUMP_FILE as NCCL writes it.
 
-Format: NCCL, src/graph/xml.h and src/graph/topo.cc (elements cpu, pci, gpu, nvlink, nic, net).
+Format: NCCL, src/graph/xml.h and src/graph/topo.cc (elements cpu, pci, gpu, nvlink, c2c, nic, net).
 """
 
 from __future__ import annotations
@@ -98,7 +98,8 @@ class _Reader:
             self.notes.append("a PCIe device has no bus id; it is left out")
         elif kind.startswith(_GPU) or gpu is not None:
             name = f"GPU{gpu.get('dev')}" if gpu is not None and gpu.get("dev") else ""
-            self.gpus.append(Gpu(key, name, numa, above, lanes, rate))
+            own_link = gpu is not None and gpu.find("c2c") is not None
+            self.gpus.append(Gpu(key, name, numa, above, lanes, rate, c2c=own_link))
             found = gpu.iter("nvlink") if gpu is not None else ()
             self.links[key] = [
                 (e.get("target", ""), _number(e.get("count"), 0), e.get("tclass", "")) for e in found

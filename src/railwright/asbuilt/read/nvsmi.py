@@ -35,7 +35,7 @@ def parse(dump: Dump) -> HostTopology:
     columns: list[str] = []
     tails: list[str] = []
     rows: dict[str, list[str]] = {}
-    cpus: dict[str, tuple[str, str]] = {}
+    cpus: dict[str, tuple[str, str, str]] = {}
     lines: dict[str, int] = {}
     names: dict[str, str] = {}
     for number, line in enumerate(dump.lines, start=1):
@@ -86,7 +86,7 @@ def parse(dump: Dump) -> HostTopology:
         cpus=_cpus(cpus),
         bridges=(),
         gpus=tuple(
-            Gpu(key=g, name=g, numa=_numa(cpus, g), switch_nvlinks=links)
+            Gpu(key=g, name=g, numa=_numa(cpus, g), switch_nvlinks=links, c2c=_is_node(cpus, g))
             for g, links in zip(gpus, into_switches, strict=True)
         ),
         nics=tuple(
@@ -133,22 +133,29 @@ def _mirror(rows: dict[str, list[str]], columns: list[str], lines: dict[str, int
                 )
 
 
-def _affinity(line: str, words: list[str], width: int, tails: list[str]) -> tuple[str, str]:
-    """(cores, NUMA node) of a row, as its last columns say."""
+def _affinity(line: str, words: list[str], width: int, tails: list[str]) -> tuple[str, str, str]:
+    """(cores, NUMA node, NUMA node of the GPU's own memory) of a row, as its last columns say."""
     cells = [c.strip() for c in line.split("\t")]
     rest = (cells if len(cells) > width + 1 else words)[width + 1 :]
+    if len(rest) > len(tails):  # two tabs stand before the last column
+        rest = [*rest[: len(tails) - 1], *[cell for cell in rest[len(tails) - 1 :] if cell]]
     found = dict(zip(tails, rest, strict=False))
-    return found.get("CPU Affinity", ""), found.get("NUMA Affinity", "")
+    return found.get("CPU Affinity", ""), found.get("NUMA Affinity", ""), found.get("GPU NUMA ID", "")
 
 
-def _numa(cpus: dict[str, tuple[str, str]], name: str) -> int:
-    text = cpus.get(name, ("", ""))[1]
+def _numa(cpus: dict[str, tuple[str, str, str]], name: str) -> int:
+    text = cpus.get(name, ("", "", ""))[1]
     return int(text) if _NUMA.fullmatch(text) else -1
 
 
-def _cpus(cpus: dict[str, tuple[str, str]]) -> tuple[Cpu, ...]:
+def _is_node(cpus: dict[str, tuple[str, str, str]], name: str) -> bool:
+    """Whether a GPU's memory is a NUMA node, as it is behind NVLink-C2C alone."""
+    return _NUMA.fullmatch(cpus.get(name, ("", "", ""))[2]) is not None
+
+
+def _cpus(cpus: dict[str, tuple[str, str, str]]) -> tuple[Cpu, ...]:
     found: dict[int, str] = {}
-    for name, (cores, _) in cpus.items():
+    for name, (cores, _, _) in cpus.items():
         if (numa := _numa(cpus, name)) >= 0 and cores and cores != "N/A":
             found.setdefault(numa, cores)
     return tuple(Cpu(numa, cores) for numa, cores in sorted(found.items()))
