@@ -1,4 +1,4 @@
-"""What the allocator holds for a job: its tensors are those that `memory` adds up, and none leaks."""
+"""What the allocator holds for a job: its tensors are those that `memory.peak` adds up, and none leaks."""
 
 from __future__ import annotations
 

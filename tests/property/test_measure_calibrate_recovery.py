@@ -67,7 +67,7 @@ def test_without_noise_the_truth_is_met(launch, ramp, usable, seed):
     [("nvlstree", "all_reduce", TREE), ("auto", "all_to_all", "hopper ib p2p")],
 )
 def test_the_fit_s_formula_is_the_prediction_s(algorithm, op, family):
-    """`calibrate_fit.times` is the prediction with three constants free; a new term of it shows here."""
+    """`fit.times` is the prediction with three constants free; a new term of it shows here."""
     own = Overrides(3e-5, 0.7, 0.8)
     whole = part(algorithm, op)
     changed = replace(machine(algorithm), profile={family: own})

@@ -1,6 +1,6 @@
 """How steps of NVIDIA's dgxc series grow from their smallest machine to their largest: predicted, measured.
 
-Of all series, whatever the quality of their records; the bar (`training_bars`) counts those of quality A.
+Of all series, whatever the quality of their records; the bar (`training.bars`) counts those of quality A.
 """
 
 from __future__ import annotations

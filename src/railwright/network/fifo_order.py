@@ -61,7 +61,7 @@ def order_sensitivity(
     window, done  1 and 'sent': each sender's messages follow one another without a gap, which shows the order
                   alone; with more in flight, or all (none), they mix, and the order matters less
     seed          of the random order
-    Other arguments as in `fifo.simulate` and `traffic.order.places`.
+    Other arguments as in `fifo.run.simulate` and `traffic.order.places`.
     """
     none = np.zeros(network.fabric.num_links)
 

@@ -75,7 +75,7 @@ def solve(network: Network, traffic: Traffic | Groups, engine: Engine = "auto") 
             'lifted' max-min by symmetry, no demand listed, exact: what 'auto' does with `Groups` under
                      adaptive routing; its entries are classes (`Solution.members`)
             'fifo'   every chunk over every link, for small traffic: all messages posted at once, without
-                     latency; `fifo.simulate` has orders, windows, buffers and packets
+                     latency; `fifo.run.simulate` has orders, windows, buffers and packets
 
     Rates are max-min fair at every moment and rise when demands finish (see `maxmin`).  Demands that
     symmetry makes alike are solved as one, which is exact (see `symmetry`).  exact=False in two cases:

@@ -4,7 +4,7 @@ A rank computes one thing at a time, and its host and its copies do one thing at
 collectives of a group run one after the other, in program order as a communicator's do, or as their members
 come where the trace has no such order.  A collective begins when its last member has reached it and takes
 what `pricing` says; communications that meet on a rank share its links in the part that is bound by bandwidth
-(`training.contention`).  A send does not wait for its receiver.
+(`training.lanes.contention`).  A send does not wait for its receiver.
 Computing takes what the trace says: what communication beside it slowed down is in there already.
 Of ranks that are all alike (`StepTrace.alike`) the first is placed and stands for all: they begin together,
 do the same, and a collective takes the same in all groups of its family, so nobody ever waits for anybody.

@@ -107,7 +107,7 @@ def _believable(curve: ComparedCurve) -> list[Finding]:
 
 
 def another_machine(curve: ComparedCurve, others: str) -> list[Finding]:
-    """That the log is of other GPUs than the study's (`compare_place.other_gpus`), where it says so."""
+    """That the log is of other GPUs than the study's (`place.other_gpus`), where it says so."""
     test = "name the server that ran in the study (cluster.server), and compare again"
     why = f"{others}: what else is found here compares two machines"
     return [_finding(curve, "another machine", "warning", curve.points, why, 0.95, test)] if others else []

@@ -91,7 +91,7 @@ def logged_flops(
 
 def _another(log: StepLog, steps: Sequence[LoggedStep]) -> tuple[str, ...]:
     """What may be another job's.  Beside a rate in tokens the batch and the GPUs cancel out; where the log
-    says them, they are the study's (`step_compare`)."""
+    says them, they are the study's (`steps`)."""
     found = ["model", "sequence"]
     if all(step.seconds is not None and step.rate is None for step in steps):
         if all(step.samples is None and step.tokens is None for step in steps):

@@ -10,7 +10,7 @@ FOLD = 10.0
 """Times as long from which that is said instead of a share."""
 CLOSE = 0.07
 """Reserved memory is as predicted within this share: what published peaks are asked to be within
-(`training_bars`)."""
+(`training.bars`)."""
 
 
 def words(found: ComparedSteps) -> list[str]:

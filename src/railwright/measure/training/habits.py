@@ -16,7 +16,7 @@ from railwright.training.software.eras import eras
 class Habits:
     """What software does where a record does not say.
 
-    era       of `training.eras`
+    era       of `training.software.eras`
     sequence_parallel  with tensor parallelism
     tp, dp, pp  what it hides behind compute; `tp` in dense models with sequence parallelism
     zero      optimizer states sharded over data-parallel ranks

@@ -1,7 +1,7 @@
 """Training runs that other people published, in no record and no fit: what a fit of records is worth there.
 
 data/unseen_runs.yaml says which, where each was read, what is assumed of it, and what was left out.  Their
-errors are in the bands beside those of records left out (`training_bands`).
+errors are in the bands beside those of records left out (`bands`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Tensors of a layer's experts, as `tensors` lists those of the rest."""
+"""Tensors of a layer's experts, as `layer` lists those of the rest."""
 
 from __future__ import annotations
 

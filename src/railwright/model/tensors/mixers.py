@@ -1,4 +1,4 @@
-"""The tensors of a linear mixer, written on a layer's tape (`tensors`)."""
+"""The tensors of a linear mixer, written on a layer's tape (`layer`)."""
 
 from __future__ import annotations
 

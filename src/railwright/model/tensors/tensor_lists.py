@@ -1,4 +1,4 @@
-"""The tensors of a layer as values: which operator makes, reads and keeps which (`tensors` writes them)."""
+"""The tensors of a layer as values: which operator makes, reads and keeps which (`layer` writes them)."""
 
 from __future__ import annotations
 

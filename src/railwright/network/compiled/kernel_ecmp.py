@@ -1,4 +1,4 @@
-"""Hashed paths, compiled: the twins of `ecmp_walk`. Importing this file compiles or loads it.
+"""Hashed paths, compiled: the twins of `ecmp.walk`. Importing this file compiles or loads it.
 
 Legend: F flows, Q queue pairs of each, S states (target, switch), W ways out of states, L links, K columns.
 """
@@ -95,7 +95,7 @@ def _meet(
 
 
 def _fill(column: Any, rows: Any, whole: Any, share: Any, slack: Any) -> Any:
-    """Max-min fair rate of some flows: the algorithm of `kernel._fill`, on columns instead of rows.
+    """Max-min fair rate of some flows: the algorithm of `kernel_maxmin._fill`, on columns instead of rows.
 
     column  (F, K) links of each flow, -1 for none; rows which flows send
     whole   columns below this one carry the whole flow, each other one `share` of it

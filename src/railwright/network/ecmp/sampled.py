@@ -98,7 +98,7 @@ def sample(
     """The time of the traffic for each seed of the hash, and against adaptive routing.
 
     network  its fabric, qps, salt and entropy; routing and seed are not looked at
-    rounds   which demands are sent together and what each waits for (see `ecmp_rounds`); None: all at once
+    rounds   which demands are sent together and what each waits for (see `rounds`); None: all at once
     measure  'fluid', 'busiest link', or 'auto': fluid where one round is small enough (FLUID_UP_TO) and of
              one size (or up to SEVERAL_UP_TO flows), else busiest link
 

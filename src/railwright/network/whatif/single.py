@@ -1,7 +1,7 @@
 """What a failure costs: every element by itself, and how routing, PXN and remapping carry it.
 
 A failure is priced by the slowdown of a named pattern against the fabric as it is.  Elements alike by
-symmetry are solved once (see `whatif_classes`).  GPUs that a failure takes away are counted: the rest runs as
+symmetry are solved once (see `classes`).  GPUs that a failure takes away are counted: the rest runs as
 a job restarted without their servers, and sends faster than before.  So the worst failure is the one that
 leaves the least work (`Effect.work`), whether it slows all GPUs or takes some of them away.
 """
@@ -115,7 +115,7 @@ def single_failures(
 ) -> WhatIf:
     """Every element failed by itself: one solution per class of alike elements, the worst first.
 
-    kinds  of `whatif_elements.KINDS`; without any, all
+    kinds  of `elements.KINDS`; without any, all
     slow   share of its rate that a slow cable keeps
     draws  members (and seeds) of each class that are solved under 'ecmp' and 'static', which know no symmetry
     check  solve the last member of each class too; `least` and `most` differ where the classes are wrong

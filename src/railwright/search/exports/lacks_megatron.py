@@ -29,8 +29,8 @@ from railwright.training.software.hosted import unoffered
 def megatron_lacks(setting: Mapping[str, Any], job: TrainingJob, arch: Transformer) -> list[str]:
     """Sources: Megatron-LM, TransformerConfig.__post_init__ (cpu_offloading, recompute_modules), core/
     transformer/moe/moe_layer.py (forward), training/arguments.py (overlap_p2p_comm), core/optimizer/
-    __init__.py (precision-aware optimizer), `training.unhidden`, `training.graphs`, and
-    `export_megatron_words`, whole_masters;
+    __init__.py (precision-aware optimizer), `training.layers.unhidden`, `training.layers.graphs`, and
+    `megatron_words`, whole_masters;
     Transformer Engine d0067d0, dot_product_attention/context_parallel.py, attn_forward_func_with_cp."""
     found = [schedule_words(setting)] if setting["schedule"] not in ("auto", "1f1b", "interleaved") else []
     if arch.linear and arch.linear.kind in WHOLE:

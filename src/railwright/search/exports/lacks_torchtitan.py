@@ -17,7 +17,7 @@ from railwright.training.software.hosted import unoffered
 
 
 def torchtitan_lacks(setting: Mapping[str, Any], job: TrainingJob, arch: Transformer) -> list[str]:
-    """Sources, of the version in `export_torchtitan`: config/job_config.py; models/*/infra/parallelize.py and
+    """Sources, of the version in `torchtitan`: config/job_config.py; models/*/infra/parallelize.py and
     distributed/utils.py (DistributedDataParallel, and no 16 bits without FSDP); train.py (microbatches
     without no_sync); components/quantization/ (converters); distributed/dual_pipe_v.py; models/gpt_oss/infra/
     parallelize.py (attention sinks); distributed/activation_checkpoint.py ('selective' is by operators, or

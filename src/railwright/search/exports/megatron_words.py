@@ -1,6 +1,6 @@
 """What Megatron-LM, NeMo and Megatron-Bridge have no setting for of a layout, or refuse, as comments.
 
-Sources: those of `export_megatron` and `export_nemo`, at the same commits.
+Sources: those of `megatron` and `nemo`, at the same commits.
 """
 
 from __future__ import annotations

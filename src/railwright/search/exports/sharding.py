@@ -1,6 +1,6 @@
 """What data-parallel ranks share of a job, in the names of Megatron-LM's DistributedDataParallelConfig.
 
-Sources: those of `export_megatron` and `export_nemo`, at the same commits.
+Sources: those of `megatron` and `nemo`, at the same commits.
 """
 
 from __future__ import annotations

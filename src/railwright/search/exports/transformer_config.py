@@ -155,7 +155,7 @@ def precision(job: TrainingJob) -> dict[str, Any]:
 def stages(job: TrainingJob, arch: Transformer) -> dict[str, Any]:
     """Fields of TransformerConfig for stages that are not alike; none where Megatron cuts so by itself.
 
-    Patterns of layers have stages of their own (`export_hybrid`).  A first and a last stage beside equal ones
+    Patterns of layers have stages of their own (`hybrid`).  A first and a last stage beside equal ones
     have fields; other pieces are written out, one letter a layer
     (E embedding, t layer, m multi-token prediction, L loss).
     Source: megatron/core/transformer/pipeline_parallel_layer_layout.py.

@@ -1,6 +1,6 @@
 """`search_serving`: the fewest GPUs that keep a serving job's SLO, and the plan that does it best.
 
-Plans are taken in order of their GPUs. What closed forms rule out (`serving_bounds`) is not simulated; all
+Plans are taken in order of their GPUs. What closed forms rule out (`bounds`) is not simulated; all
 others on fewer GPUs than the answer are, so nothing cheaper in the space keeps the SLO.
 """
 

@@ -1,8 +1,8 @@
 """What training frameworks run of a layout: schedules, overlaps and combinations that they do not have.
 
 Only what changes a step's time or memory, or is refused, counts; names, placements and notes are the exports'
-matter (`export_megatron`, `export_nemo`, `export_torchtitan`, with the versions that were read).  The rules
-are in `lacks_megatron` and `lacks_torchtitan`.
+matter (`exports.megatron`, `exports.nemo`, `exports.torchtitan`, with the versions that were read).  The
+rules are in `exports.lacks_megatron` and `exports.lacks_torchtitan`.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ def ungraphed(job: TrainingJob, arch: Transformer) -> str:
     """Why Megatron refuses the CUDA graphs that a job asks for; '' where it takes them, or there are none.
 
     One of a whole step holds no dispatch whose shapes its tokens decide, and nothing that waits for the host:
-    of experts fixed capacities, or HybridEP's kernels (`export_megatron_words`).
+    of experts fixed capacities, or HybridEP's kernels (`search.exports.megatron_words`).
     Source: TransformerConfig.__post_init__; mcore_fsdp_adapter.py (hidden all-to-alls beside zero 2 and 3);
     arguments.py, validate_args (biases beside delay_wgrad_compute); docs/user-guide/features/cuda_graph.md
     (MoE Model Training).

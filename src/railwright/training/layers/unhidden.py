@@ -67,7 +67,7 @@ def exposed_turns(job: TrainingJob, arch: Transformer) -> list[str]:
     overlap_moe_expert_parallel_comm.
 
     Beside `tp_comm_overlap` they could without `delay_wgrad_compute`; but they are predicted with it
-    (`training.stage`: weight gradients of the last attention behind a pass's result), and Transformer Engine
+    (`step.stage`: weight gradients of the last attention behind a pass's result), and Transformer Engine
     takes no weight gradient later whose product hides the sum of the input's.
     Source: Megatron-LM, TransformerConfig.__post_init__, core/pipeline_parallel/combined_1f1b.py
     (Megatron-FSDP, zero 2 and 3; it asks the model for `build_schedule_plan`, which core/models/gpt has and

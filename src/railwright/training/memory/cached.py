@@ -1,6 +1,6 @@
 """What PyTorch's caching allocator holds of a GPU: a job's tensors come and go on it for two steps.
 
-`memory` adds up the tensors of the fullest moment.  A GPU also holds the holes between tensors: what was
+`peak` adds up the tensors of the fullest moment.  A GPU also holds the holes between tensors: what was
 freed and is too small, or too far apart, for what comes next.  They follow from the order in which tensors
 come and go: weights that were copied into buffers, moments that the first step makes where activations were,
 rows of experts whose number changes, activations of other sizes.

@@ -4,7 +4,7 @@ Without its argument for it every weight has 16 bits and, cached over a step, it
 bytes instead of one or two.
 Sources, at Megatron-LM d98e8a6: megatron/training/arguments.py, validate_args (fp8_param_gather) and
 core/optimizer/optimizer_config.py (reuse_grad_buf_for_mxfp8_param_ag); Megatron-Bridge 067f987, training/
-mixed_precision.py and config.py, which have both in their recipes (`training.states`, WEIGHT_BYTES).
+mixed_precision.py and config.py, which have both in their recipes (`training.memory.states`, WEIGHT_BYTES).
 """
 
 from __future__ import annotations

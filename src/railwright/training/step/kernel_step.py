@@ -1,7 +1,7 @@
-"""Lanes and pipeline of a step, compiled: the twin of `lanes.run`, `stage.Stage` and `pipeline.compose`.
+"""Lanes and pipeline of a step, compiled: the twin of `tasks.run`, `stage.Stage` and `pipeline.compose`.
 
 Legend: T templates (task lists), S stages, U units of all stages one after the other, 9 lanes in the order of
-`lanes.LANES`, pieces q of the model.  Importing this file compiles or loads it.
+`tasks.LANES`, pieces q of the model.  Importing this file compiles or loads it.
 
 A template's tasks stand between first_t[t] and first_t[t + 1]; `after` counts from the first of them.
 Pending data-parallel work of a stage is a queue in a row of four arrays, between low_s and high_s.

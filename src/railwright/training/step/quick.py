@@ -1,4 +1,4 @@
-"""The length of a step and nothing else: `step.simulate`'s step, its passes placed by compiled code.
+"""The length of a step and nothing else: `simulating.simulate`'s step, its passes placed by compiled code.
 
 For those who ask for thousands of layouts; `tests/twin/test_training_quick.py` compares the two.
 """
@@ -52,7 +52,7 @@ def step_seconds(
 
 def pass_times(tasks: list[Task], *slowdowns: float) -> tuple[tuple[float, float], ...]:
     """Duration of a pass with nothing beside it, and the end of its last compute, under every slowdown:
-    `lanes.run`'s. [s]"""
+    `tasks.run`'s. [s]"""
     from railwright.training.step.kernel_step import alone
 
     arrays, _ = _tasks([tasks])

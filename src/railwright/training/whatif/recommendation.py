@@ -1,4 +1,4 @@
-"""What if, for a recommendation job: one thing changed, and its step simulated again (`whatif` says how)."""
+"""What if, for a recommendation job: one thing changed, and its step simulated again (`changes` says how)."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ _WHY = {name: why for name, why, _ in OF_TRANSFORMERS}
 
 
 def _also(name: str, change: Change) -> Question:
-    """A question that `whatif` asks too, in its words."""
+    """A question that `changes` asks too, in its words."""
     return name, _WHY[name], change
 
 
