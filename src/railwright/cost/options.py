@@ -8,7 +8,8 @@ are paid at the start; what they are worth at the end comes back.  Money that is
 monthly payment is the annuity that repays the purchase less the residual value over the years.
 Energy is that of the machines at work and idle, times PUE.  Colocation is paid by the kW contracted, with the
 energy metered beside it.
-Rented machines: GPU-hours wanted, data kept and data leaving.
+Rented machines: GPU-hours wanted, data kept and data leaving.  Owned ones have storage of their own for the
+same data.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from railwright.cost.prices import Book, Price, find_price
-from railwright.cost.quantities import Levels, Line, Quantities, mean_use
+from railwright.cost.quantities import STORAGE, Levels, Line, Quantities, mean_use
 from railwright.errors import RailwrightError
 from railwright.spec.money import Money
 from railwright.units import HOURS_OF_YEAR
@@ -107,10 +108,11 @@ def line_price(line: Line, draw: Draw) -> Number:
 def owned(case: Case, draw: Draw, kind: str, share: float = 1.0) -> Cost:
     """Machines of one's own in a colocation ('colo') or a room of one's own ('own').
 
-    share  of the cluster that is bought; the demand beyond it is not served here
+    share  of the cluster that is bought; the demand beyond it is not served here.  Data is kept whole
     """
     q, money = case.cluster, case.money
-    hardware = share * purchase(q.lines, draw)
+    kept = purchase(tuple(line for line in q.lines if line.room == STORAGE), draw)
+    hardware = share * (purchase(q.lines, draw) - kept) + (kept if share else 0.0)
     upfront = hardware * (1 + draw("installation"))
     space: Number = 0.0
     if kind == "own":
@@ -148,7 +150,7 @@ def rented(case: Case, draw: Draw, provider: str, kind: str, above: float = 0.0)
         price, used = draw(f"cloud/{provider}/{gpu}"), beyond
     parts: dict[str, Number] = {"rent": used * hours * price}
     if used:
-        parts["data"] = money.data / 1e12 * draw("cloud-storage") + money.egress / 1e9 * draw(
+        parts["data"] = (money.data or 0.0) / 1e12 * draw("cloud-storage") + money.egress / 1e9 * draw(
             f"egress/{provider}"
         )
     return Cost(f"{provider} {kind}", kind, 0.0, parts, 0.0, case.wanted, cloud=provider)
