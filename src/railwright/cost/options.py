@@ -15,8 +15,9 @@ same data.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil, floor
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -90,6 +91,11 @@ class Case:
 def middle(book: Book) -> Draw:
     """The first guess."""
     return lambda item: find_price(book, item).middle
+
+
+def end(book: Book, which: Literal["low", "high"]) -> Draw:
+    """Every price at its end that costs less, or more."""
+    return lambda item: float(getattr(find_price(book, item), which))
 
 
 def purchase(lines: tuple[Line, ...], draw: Draw) -> Number:
@@ -176,6 +182,21 @@ def best_split(case: Case, draw: Draw, base: str, provider: str) -> Cost | None:
     costs = [hybrid(case, draw, base, provider, share) for share in shares]
     best = min(costs, key=lambda c: float(c.monthly))
     return best if 0 < best.owned < 1 else None
+
+
+def even_use(case: Case, draw: Draw, kind: str, provider: str) -> float:
+    """Steady use above which owning is cheaper over the years than a cloud on demand: both are linear in it.
+
+    Above 1: at no use there is; inf: never.
+    """
+
+    def gap(use: float) -> float:
+        at = replace(case, levels=((1.0, use),))
+        rent = rented(at, draw, provider, "on-demand")
+        return float(owned(at, draw, kind).monthly) - float(rent.monthly)
+
+    low, high = gap(1e-9), gap(1.0)
+    return low / (low - high) if low > high else float("inf")
 
 
 def providers(book: Book, gpu: str, kind: str = "cloud") -> list[str]:
