@@ -22,7 +22,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from railwright.cost.prices import Book, Price, find_price
+from railwright.cost.prices import CLOUD_NAMES, Book, Price, find_price
 from railwright.cost.quantities import STORAGE, Levels, Line, Quantities, mean_use
 from railwright.errors import RailwrightError
 from railwright.spec.money import Money
@@ -31,12 +31,6 @@ from railwright.units import HOURS_OF_YEAR
 Number = float | NDArray[np.float64]
 Draw = Callable[[str], Number]
 """The value of a price item."""
-
-CLOUD_NAMES = {
-    "h100-sxm": "h100", "h100-pcie": "h100", "h200-sxm": "h200", "b200-sxm": "b200", "b300-sxm": "b300",
-    "a100-sxm-80": "a100-80", "a100-sxm-40": "a100-40", "v100-sxm2-32": "v100", "v100-sxm2-16": "v100",
-}  # fmt: skip
-"""Catalogue GPU -> its name in cloud price lists, where it differs."""
 
 MONTHS = 12.0
 

@@ -10,8 +10,8 @@ import numpy as np
 
 from railwright.catalog import find
 from railwright.catalog.parts import Catalog, Server, Switch
-from railwright.cost.prices import Book
-from railwright.errors import PlanError, RailwrightError
+from railwright.cost.prices import CLOUD_NAMES, Book, added
+from railwright.errors import PlanError, RailwrightError, nearest
 from railwright.fabric import Fabric
 from railwright.fabric.breakout import pieces, reserved_pieces
 from railwright.fabric.graph import Kind, Role
@@ -148,6 +148,22 @@ def check_priced(server: Server, book: Book) -> None:
         "low: 250000, middle: 300000, high: 350000, source: 'quote of …', date: '2026-11'}",
         "money.prices",
     )
+
+
+def unused(book: Book, catalog: Catalog) -> tuple[str, ...]:
+    """A user's prices of servers, GPUs and switches that the catalogue does not have, with the nearest name:
+    they are prices of nothing."""
+    rented = {*CLOUD_NAMES.values(), *catalog.gpus}
+    known = {
+        "server": catalog.servers, "gpu": catalog.gpus, "switch": catalog.switches, "cloud": rented,
+        "spot": rented,
+    }  # fmt: skip
+    found = []
+    for item in added(book):
+        names = known.get(item.split("/")[0])
+        if names is not None and (name := item.split("/")[-1]) not in names:
+            found.append(f"{item}{nearest(name, names).replace(';', ',')}")
+    return tuple(found)
 
 
 def _switches(network: str, fabric: Fabric, catalog: Catalog, book: Book) -> list[Line]:

@@ -105,7 +105,7 @@ def money(
     failing  what failures take of the first job; None: nothing fails
     """
     from railwright.cost import Case, compare, levels, price_book
-    from railwright.cost.quantities import quantities
+    from railwright.cost.quantities import quantities, unused
     from railwright.training import simulate
     from railwright.training.layout.sizes import job_gpus
 
@@ -124,7 +124,7 @@ def money(
         else:
             runs.append(TrainingRun(job.name, step.time_to_train * gpus / 3600, 1.0))
     tokens = [Served(s.name, 3600 * s.throughput.lasting / s.gpus) for s in serving]
-    return Priced(found, tuple(runs), tuple(tokens))
+    return Priced(found, tuple(runs), tuple(tokens), unused(book, workshop.catalog))
 
 
 def _in_its_room(study: Study, joined: Mapping[str, Fabric], workshop: Workshop) -> Money:
