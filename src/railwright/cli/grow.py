@@ -190,9 +190,11 @@ def _rented(rung: Rung) -> str:
 
 
 def _pays(rung: Rung) -> str:
+    from railwright.growth.words import gpus_words
+
     if rung.rent is None or rung.fit is None:
         return "-"
-    return f"above {rung.rent.pays:.3g} GPUs in use" if math.isfinite(rung.rent.pays) else "never"
+    return f"above {gpus_words(rung.rent.pays)} GPUs in use" if math.isfinite(rung.rent.pays) else "never"
 
 
 def _plain(found: Growth) -> dict[str, Any]:

@@ -30,15 +30,16 @@ def _words(growth: Growth) -> Iterator[str]:
         people = f"{ask.users} {'person' if ask.users == 1 else 'people'}"
         yield (
             f"Now: a {rung.title}{machines_words(rung)}. {people} at {ask.gpu_hours:g} GPU-hours a week keep "
-            f"{rung.load:.3g} of its {rung.gpus:,} GPUs busy; a job takes {fit.gpus:,}, and waits "
+            f"{gpus_words(rung.load)} of its {rung.gpus:,} GPUs busy; a job takes {fit.gpus:,}, and waits "
             f"{wait_words(rung.wait)} of its own length on average."
         )
     else:
         assert rung.pace is not None
         yield (
             f"Now: a {rung.title}{machines_words(rung)}. {requests_words(ask.rate)} of {ask.sequence:,} "
-            f"tokens, {answer_tokens(ask):,} of them answers, keep {rung.load:.3g} of its {rung.gpus:,} GPUs "
-            f"busy; a replica takes {fit.group:,}, of {rung.pace.rate.middle:,.0f} tokens a second each."
+            f"tokens, {answer_tokens(ask):,} of them answers, keep {gpus_words(rung.load)} of its "
+            f"{rung.gpus:,} GPUs busy; a replica takes {fit.group:,}, of {rung.pace.rate.middle:,.0f} "
+            "tokens a second each."
         )
     for small in growth.rungs[: growth.now]:
         yield f"A {small.title} is too small: {too_small(small, ask.rate is not None)}."
@@ -55,7 +56,7 @@ def _next(growth: Growth) -> str:
         reason = f"jobs wait {percent(constant('wait_share'))} of their own length"
     else:
         reason = f"replicas are {percent(constant('service_share'))} busy"
-    reason += f", at {rung.most:.3g} GPUs busy"
+    reason += f", at {gpus_words(rung.most)} GPUs busy"
     after = next((r for r in growth.rungs[growth.now + 1 :] if r.fit is not None), None)
     to = f"a {after.title}{machines_words(after)}" if after else "more servers in the same cluster"
     if math.isinf(rung.outgrown):
@@ -85,8 +86,8 @@ def _money(growth: Growth) -> Iterator[str]:
         + (
             "Owning never pays against that."
             if math.isinf(pays)
-            else f"Owning pays above {pays:.3g} GPUs in use on average; {rung.used:.3g} are, so "
-            + ("owning is cheaper today." if rung.used > pays else "renting is cheaper today.")
+            else f"Owning pays above {gpus_words(pays)} GPUs in use on average; {gpus_words(rung.used)} are, "
+            "so " + ("owning is cheaper today." if rung.used > pays else "renting is cheaper today.")
         )
     )
 
@@ -183,7 +184,9 @@ def too_small(rung: Rung, of_rate: bool) -> str:
     if rung.fit is None:
         return rung.refused
     if of_rate:
-        return f"{rung.load:.3g} GPUs would be busy, and its {rung.gpus:,} carry {rung.most:.3g}"
+        return (
+            f"{gpus_words(rung.load)} GPUs would be busy, and its {rung.gpus:,} carry {gpus_words(rung.most)}"
+        )
     if math.isinf(rung.wait):
         return f"the load is more than its {rung.gpus:,} GPUs give, and the line grows without end"
     return f"jobs wait {wait_words(rung.wait)} of their own length"
@@ -198,6 +201,11 @@ def wait_words(share: float) -> str:
 def requests_words(rate: float) -> str:
     """'5 requests a second'."""
     return f"{rate:.3g} request{'' if rate == 1 else 's'} a second"
+
+
+def gpus_words(number: float) -> str:
+    """'0.714', '14.3', '8,930': GPUs on average."""
+    return f"{number:,.0f}" if number >= 100 else f"{number:.3g}"
 
 
 def dollars(value: float) -> str:
