@@ -21,10 +21,29 @@ from railwright.spec import template
             "prices:\n  - {item: x, middle: 3}\n  - {item: y, middle: $5}\n",
             ":3: prices.y: middle: '$5' is no amount",
         ),
-        ("prices:\n  - {item: x, low: 5, middle: 3, high: 8}\n", "middle lies outside low and high"),
-        ("prices:\n  - {item: x, middle: 3, status: sure}\n", "'sure' is none of"),
+        ("prices:\n  - {item: server/x, low: 5, middle: 3, high: 8}\n", "middle lies outside low and high"),
+        ("prices:\n  - {item: server/x, middle: 3, status: sure}\n", "'sure' is none of"),
         ("prices:\n  - x\n", "'x' is no price"),
         ("prices:\n  - {item: x, middle: -1}\n", "no amount of 0 or more"),
+        ("prices:\n  - {item: sever/dgx-h100, middle: 3}\n", "no such item; did you mean 'server/dgx-h100'"),
+        ("prices:\n  - {item: colocatoin, middle: 3}\n", "no such item; did you mean 'colocation'"),
+        ("prices:\n  - {item: cloud/mine, middle: 3}\n", "is written cloud/PROVIDER/GPU"),
+        (
+            "prices:\n  - {item: spot-loss, middle: 1}\n",
+            "middle: 1 is not a share of the hours, from 0 to 0.9",
+        ),
+        ("prices:\n  - {item: facility-life, middle: 0}\n", "middle: 0 is not years, from 1 to 100"),
+        ("prices:\n  - {item: server-share, middle: 0}\n", "from 0.05 to 1"),
+        (
+            "prices:\n  - {item: residual, middle: 3}\n",
+            "middle: 3 is not a share of the hardware, from 0 to 1",
+        ),
+        (
+            "prices:\n  - {item: power-at-work, middle: 78}\n",
+            "middle: 78 is not a share of the maximum power",
+        ),
+        ("prices:\n  - {item: pue, low: 0.9, middle: 1.2, high: 1.5}\n", "low: 0.9 is not site power over"),
+        ("prices:\n  - {item: server/dgx-h100, middle: 3, unit: EUR}\n", "unit: 'EUR' is not USD"),
     ],
 )
 def test_a_price_file_with_a_mistake(tmp_path, text, said):
@@ -34,6 +53,19 @@ def test_a_price_file_with_a_mistake(tmp_path, text, said):
         price_book(file)
     assert str(file) in str(error.value)
     assert said in str(error.value)
+
+
+def test_a_price_of_nothing_in_the_catalogue_is_told(tmp_path):
+    """'dgx-h10' would be the price of nothing, while the book's own price of a DGX H100 goes on."""
+    (tmp_path / "mine.yaml").write_text(
+        "prices:\n  - {item: server/dgx-h10, middle: 250000}\n  - {item: server/dgx-h100, middle: 260000}\n"
+    )
+    study = tmp_path / "study.yaml"
+    study.write_text(template("rail-240") + "\nmoney: {prices: mine.yaml}\n")
+    done = CliRunner().invoke(app, ["cost", str(study)])
+    assert done.exit_code == 0
+    assert "are these of your own prices: server/dgx-h10, did you mean 'dgx-h100'" in done.output
+    assert "server/dgx-h100;" not in done.output
 
 
 @pytest.mark.parametrize(

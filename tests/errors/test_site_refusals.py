@@ -128,3 +128,28 @@ def test_a_users_parts_lie_beside_the_study(tmp_path: Path):
     )
     plan = plan_site(load_study(study))
     assert {rack.power.supplying.pdu.name for rack in plan.racks} == {"mine"}
+
+
+@pytest.mark.parametrize(
+    ("part", "said"),
+    [
+        ("machines: {dgx-h100: {liquid: 1.5}}", "liquid: '1.5' is a share, from 0 to 1"),
+        ("machines: {dgx-h100: {peak: 0.5}}", "peak: '0.5' is less than 1"),
+        ("machines: {dgx-h100: {supplies: 0}}", "supplies: '0' is less than 1"),
+        ("machines: {dgx-h100: {ports_per_cage: 0}}", "ports_per_cage: '0' is less than 1"),
+        ("storage: {lustre: {nics: 0}}", "nics: '0' is less than 1"),
+        ("storage: {lustre: {data: 0}}", "data: '0' is less than 1"),
+        ("storage: {lustre: {software: 0}}", "software: '0' is less than 0.01"),
+        ("storage: {lustre: {nic: 0 Gb/s}}", "nic: '0 Gb/s' must be above zero"),
+        ("racks: {rack-48u: {width: 0 cm}}", "width: '0 cm' must be above zero"),
+        ("plugs: {cs8365: {phases: 2}}", "phases: '2' is neither 1 nor 3"),
+        ("plugs: {cs8365: {amps: 0}}", "amps: '0' is less than 1"),
+    ],
+)
+def test_parts_that_cannot_be(tmp_path: Path, part: str, said: str):
+    """Some ended in a division by zero, others in air that carries less heat than none."""
+    file = tmp_path / "parts.yaml"
+    file.write_text(f"{part}\n", encoding="utf-8")
+    with pytest.raises(SpecError) as caught:
+        load_site_parts(file)
+    assert said in str(caught.value)

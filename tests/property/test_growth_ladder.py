@@ -16,7 +16,7 @@ from railwright.growth.machines import networked
 from railwright.growth.pace import predicted, steps_of
 from railwright.growth.pace import published as published_pace
 from railwright.growth.parts import constant, speeds
-from railwright.growth.supply import outlet_of, server_price
+from railwright.growth.supply import outlet_of
 from railwright.model import load_model
 
 
@@ -53,7 +53,7 @@ def test_the_load_when_a_step_is_outgrown_is_the_most_it_carries(users):
     found = path(users=users)
     for rung in found.rungs[found.now :]:
         assert 0 < rung.outgrown < math.inf
-        assert found.ask.load * 1.5**rung.outgrown == pytest.approx(rung.most, rel=1e-6)
+        assert rung.load * 1.5**rung.outgrown == pytest.approx(rung.most, rel=1e-6)
 
 
 def test_a_cluster_lasts_at_least_a_year_beyond_the_step_before_it():
@@ -94,13 +94,6 @@ def test_a_run_costs_its_hours_times_the_hour():
     assert rung.run_time.middle / 3600 * rung.fit.gpus == pytest.approx(hours)
     assert rung.run_cost.middle == pytest.approx(hours * rung.hourly.middle)
     assert rung.run_cost.low < rung.run_cost.middle < rung.run_cost.high
-
-
-def test_a_server_without_a_price_is_its_gpus_over_their_share():
-    """Eight H100 at 30,000 over 0.78: 307,692 USD."""
-    price, unread = server_price(load_catalog().servers["hgx-h100"], price_book())
-    assert price.middle == pytest.approx(8 * 30000 / 0.78)
-    assert unread
 
 
 @pytest.mark.parametrize(

@@ -79,16 +79,18 @@ def cost(
 
 def _print(priced: Priced) -> None:
     from railwright.cli.tables import print_table
+    from railwright.cost.quantities import mean_use
     from railwright.report.money import RANGE, dollars, money_words, tonnes
     from railwright.units import show_energy
 
     found = priced.comparison
     case, money = found.case, found.case.money
     typer.echo(money_words(priced)[0])
-    use = case.wanted / (case.cluster.gpus * 730.5)
+    use = mean_use(case.levels)
+    pue = money.pue if money.pue is not None else found.book["pue"].middle
     typer.echo(
         f"{case.cluster.gpus:,} GPUs over {money.years:g} years in '{money.region}', {100 * use:.0f} % "
-        f"wanted in the mean ({money.use.profile}).\n"
+        f"wanted in the mean ({money.use.profile}); PUE {pue:.2f}.\n"
     )
     rows = []
     for c in found.costs:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from railwright.cli.amounts import tokens_option
+from railwright.errors import RailwrightError
 from railwright.units import GIB
 
 if TYPE_CHECKING:
@@ -22,9 +24,15 @@ def add_to(app: typer.Typer) -> None:
 
 
 def grow(
-    users: Annotated[int, typer.Option("--users", "-u", help="People who share the GPUs.")],
-    gpu_hours: Annotated[float, typer.Option("--gpu-hours", help="GPU-hours of one user in a week.")],
     model: Annotated[str, typer.Option("--model", "-m", help="Bundled name or config.json.")],
+    users: Annotated[int | None, typer.Option("--users", "-u", help="People who share the GPUs.")] = None,
+    gpu_hours: Annotated[
+        float | None, typer.Option("--gpu-hours", help="GPU-hours of one user in a week.")
+    ] = None,
+    rate: Annotated[
+        float | None,
+        typer.Option("--rate", help="Of inference, in their place: requests a second at the busiest time."),
+    ] = None,
     task: Annotated[str, typer.Option("--task", help="inference, lora, finetune or pretrain.")] = "finetune",
     job_gpus: Annotated[int, typer.Option("--job-gpus", help="GPUs of a usual job.")] = 1,
     sequence: Annotated[
@@ -38,8 +46,8 @@ def grow(
 ) -> None:
     """Say which equipment fits now, and what comes after it.
 
-    Workstation, server, rack or cluster; when to move on (memory, waiting, traffic between servers), which
-    network at each step, what is reused, tokens a second, power, plugs and prices.
+    Workstation, server, rack or cluster; when to move on (memory, waiting, traffic between servers), owned or
+    rented, which network at each step, what is reused, tokens a second, power, plugs and prices.
     """
     from railwright.catalog import load_catalog
     from railwright.cost import price_book
@@ -47,12 +55,25 @@ def grow(
     from railwright.growth import grow as path
     from railwright.model import load_model
 
-    ask = Ask(users, gpu_hours, model, task, job_gpus, sequence, tokens, growth)  # type: ignore[arg-type]
+    _check_load(users, gpu_hours, rate)
+    ask = Ask(users or 0, gpu_hours or 0.0, model, task, job_gpus, sequence, tokens, growth, rate)  # type: ignore[arg-type]
     found = path(ask, load_model(model), load_catalog(), price_book())
     if as_json:
         typer.echo(json.dumps(_plain(found), indent=2))
         return
     _show(found)
+
+
+def _check_load(users: int | None, gpu_hours: float | None, rate: float | None) -> None:
+    """Raises RailwrightError for a load that is not stated, or stated in two ways."""
+    given = [name for name, value in (("--users", users), ("--gpu-hours", gpu_hours)) if value is not None]
+    if rate is not None and given:
+        raise RailwrightError(f"--rate stands in the place of --users and --gpu-hours; leave out {given[0]}")
+    if rate is None and len(given) < 2:
+        missing = "--gpu-hours" if given == ["--users"] else "--users"
+        raise RailwrightError(
+            f"{missing} is missing: give people and GPU-hours of each in a week, or, of inference, --rate"
+        )
 
 
 def _show(found: Growth) -> None:
@@ -67,7 +88,7 @@ def _show(found: Growth) -> None:
         ("machines", [f"{r.machines:,} x {r.server}" for r in found.rungs]),
         ("GPUs", [f"{r.gpus:,} x {r.gpu}" for r in found.rungs]),
         ("a job", [_fit(r) for r in found.rungs]),
-        ("wait / length today", [_wait(r) for r in found.rungs]),
+        _busy(found),
         ("outgrown", [_outgrown(r) for r in found.rungs]),
         ("network", [(r.network or "none is enough") if r.fit else "-" for r in found.rungs]),
         ("tokens/s a GPU", [_pace(r.pace) for r in found.rungs]),
@@ -75,6 +96,8 @@ def _show(found: Growth) -> None:
         ("plug of a machine", [r.outlet for r in found.rungs]),
         ("price", [_money(r.price) for r in found.rungs]),
         ("a GPU-hour, full", [_money(r.hourly) for r in found.rungs]),
+        ("rented", [_rented(r) for r in found.rungs]),
+        ("owning pays", [_pays(r) for r in found.rungs]),
     ]
     if found.ask.tokens is not None:
         rows += [
@@ -126,10 +149,13 @@ def _fit(rung: Rung) -> str:
     return f"{gpus}, {fit.memory / GIB:.0f} of {fit.capacity / GIB:.0f} GiB, {fit.layout}"
 
 
-def _wait(rung: Rung) -> str:
-    from railwright.growth.words import wait_words
+def _busy(found: Growth) -> tuple[str, list[str]]:
+    """How a step bears the load of today."""
+    from railwright.growth.words import percent, wait_words
 
-    return wait_words(rung.wait) if rung.fit else "-"
+    if found.ask.rate is None:
+        return "wait / length today", [wait_words(r.wait) if r.fit else "-" for r in found.rungs]
+    return "busy today", [percent(r.load / r.gpus) if r.fit else "-" for r in found.rungs]
 
 
 def _outgrown(rung: Rung) -> str:
@@ -148,17 +174,27 @@ def _pace(pace: Pace | None) -> str:
 
 
 def _money(span: Range | None) -> str:
+    from railwright.growth.words import dollars
+
     if span is None:
         return "-"
-    return f"${_dollars(span.middle)} ({_dollars(span.low)} to {_dollars(span.high)})"
+    return f"{dollars(span.middle)} ({dollars(span.low)[1:]} to {dollars(span.high)[1:]})"
 
 
-def _dollars(value: float) -> str:
-    """'0.42', '24 k', '1.2 M': two digits."""
-    for size, suffix in ((1e9, " G"), (1e6, " M"), (1e3, " k")):
-        if value >= size:
-            return f"{float(f'{value / size:.2g}'):g}{suffix}"
-    return f"{value:.2f}" if value < 10 else f"{value:.0f}"
+def _rented(rung: Rung) -> str:
+    from railwright.growth.words import dollars
+
+    if rung.rent is None:
+        return "-"
+    return f"{dollars(rung.rent.price)} ({rung.rent.cloud}) to {dollars(rung.rent.dearest)}"
+
+
+def _pays(rung: Rung) -> str:
+    from railwright.growth.words import gpus_words
+
+    if rung.rent is None or rung.fit is None:
+        return "-"
+    return f"above {gpus_words(rung.rent.pays)} GPUs in use" if math.isfinite(rung.rent.pays) else "never"
 
 
 def _plain(found: Growth) -> dict[str, Any]:

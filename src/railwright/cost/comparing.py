@@ -16,6 +16,7 @@ from railwright.cost.options import (
     Number,
     best_split,
     check_region,
+    even_use,
     hybrid,
     middle,
     owned,
@@ -176,20 +177,8 @@ def _breaks(case: Case, draw: Draw, costs: list[Cost]) -> list[BreakEven]:
             running = float(own.monthly) - float(own.parts["purchase"])
             saved = float(cloud.monthly) - running
             months = float(own.upfront) / saved if saved > 0 else float("inf")
-            found.append(BreakEven(own.name, cloud.name, months, _even_use(case, draw, own, cloud)))
+            found.append(BreakEven(own.name, cloud.name, months, even_use(case, draw, own.kind, cloud.cloud)))
     return found
-
-
-def _even_use(case: Case, draw: Draw, own: Cost, cloud: Cost) -> float:
-    """Steady use at which both cost the same: both are linear in it."""
-
-    def gap(use: float) -> float:
-        at = replace(case, levels=((1.0, use),))
-        rent = rented(at, draw, cloud.cloud, "on-demand")
-        return float(owned(at, draw, own.kind).monthly) - float(rent.monthly)
-
-    low, high = gap(1e-9), gap(1.0)
-    return low / (low - high) if low > high else float("inf")
 
 
 def _swings(case: Case, book: Book, own: Cost) -> tuple[Swing, ...]:

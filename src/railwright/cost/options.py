@@ -8,20 +8,22 @@ are paid at the start; what they are worth at the end comes back.  Money that is
 monthly payment is the annuity that repays the purchase less the residual value over the years.
 Energy is that of the machines at work and idle, times PUE.  Colocation is paid by the kW contracted, with the
 energy metered beside it.
-Rented machines: GPU-hours wanted, data kept and data leaving.
+Rented machines: GPU-hours wanted, data kept and data leaving.  Owned ones have storage of their own for the
+same data.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil, floor
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from railwright.cost.prices import Book, Price, find_price
-from railwright.cost.quantities import Levels, Line, Quantities, mean_use
+from railwright.cost.prices import CLOUD_NAMES, Book, Price, find_price
+from railwright.cost.quantities import STORAGE, Levels, Line, Quantities, mean_use
 from railwright.errors import RailwrightError
 from railwright.spec.money import Money
 from railwright.units import HOURS_OF_YEAR
@@ -29,12 +31,6 @@ from railwright.units import HOURS_OF_YEAR
 Number = float | NDArray[np.float64]
 Draw = Callable[[str], Number]
 """The value of a price item."""
-
-CLOUD_NAMES = {
-    "h100-sxm": "h100", "h100-pcie": "h100", "h200-sxm": "h200", "b200-sxm": "b200", "b300-sxm": "b300",
-    "a100-sxm-80": "a100-80", "a100-sxm-40": "a100-40", "v100-sxm2-32": "v100", "v100-sxm2-16": "v100",
-}  # fmt: skip
-"""Catalogue GPU -> its name in cloud price lists, where it differs."""
 
 MONTHS = 12.0
 
@@ -91,6 +87,11 @@ def middle(book: Book) -> Draw:
     return lambda item: find_price(book, item).middle
 
 
+def end(book: Book, which: Literal["low", "high"]) -> Draw:
+    """Every price at its end that costs less, or more."""
+    return lambda item: float(getattr(find_price(book, item), which))
+
+
 def purchase(lines: tuple[Line, ...], draw: Draw) -> Number:
     """What the lines cost [USD]."""
     return sum((line_price(line, draw) for line in lines), 0.0)
@@ -107,10 +108,11 @@ def line_price(line: Line, draw: Draw) -> Number:
 def owned(case: Case, draw: Draw, kind: str, share: float = 1.0) -> Cost:
     """Machines of one's own in a colocation ('colo') or a room of one's own ('own').
 
-    share  of the cluster that is bought; the demand beyond it is not served here
+    share  of the cluster that is bought; the demand beyond it is not served here.  Data is kept whole
     """
     q, money = case.cluster, case.money
-    hardware = share * purchase(q.lines, draw)
+    kept = purchase(tuple(line for line in q.lines if line.room == STORAGE), draw)
+    hardware = share * (purchase(q.lines, draw) - kept) + (kept if share else 0.0)
     upfront = hardware * (1 + draw("installation"))
     space: Number = 0.0
     if kind == "own":
@@ -148,7 +150,7 @@ def rented(case: Case, draw: Draw, provider: str, kind: str, above: float = 0.0)
         price, used = draw(f"cloud/{provider}/{gpu}"), beyond
     parts: dict[str, Number] = {"rent": used * hours * price}
     if used:
-        parts["data"] = money.data / 1e12 * draw("cloud-storage") + money.egress / 1e9 * draw(
+        parts["data"] = (money.data or 0.0) / 1e12 * draw("cloud-storage") + money.egress / 1e9 * draw(
             f"egress/{provider}"
         )
     return Cost(f"{provider} {kind}", kind, 0.0, parts, 0.0, case.wanted, cloud=provider)
@@ -174,6 +176,21 @@ def best_split(case: Case, draw: Draw, base: str, provider: str) -> Cost | None:
     costs = [hybrid(case, draw, base, provider, share) for share in shares]
     best = min(costs, key=lambda c: float(c.monthly))
     return best if 0 < best.owned < 1 else None
+
+
+def even_use(case: Case, draw: Draw, kind: str, provider: str) -> float:
+    """Steady use above which owning is cheaper over the years than a cloud on demand: both are linear in it.
+
+    Above 1: at no use there is; inf: never.
+    """
+
+    def gap(use: float) -> float:
+        at = replace(case, levels=((1.0, use),))
+        rent = rented(at, draw, provider, "on-demand")
+        return float(owned(at, draw, kind).monthly) - float(rent.monthly)
+
+    low, high = gap(1e-9), gap(1.0)
+    return low / (low - high) if low > high else float("inf")
 
 
 def providers(book: Book, gpu: str, kind: str = "cloud") -> list[str]:

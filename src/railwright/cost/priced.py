@@ -42,11 +42,15 @@ class Served:
 
 @dataclass(frozen=True)
 class Priced:
-    """The comparison with the study's training runs and serving jobs."""
+    """The comparison with the study's training runs and serving jobs.
+
+    unused  the user's own prices that are of nothing in the catalogue
+    """
 
     comparison: Comparison
     runs: tuple[TrainingRun, ...]
     served: tuple[Served, ...]
+    unused: tuple[str, ...] = ()
 
     @property
     def best(self) -> Cost:

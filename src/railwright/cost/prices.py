@@ -9,10 +9,16 @@ from pathlib import Path
 from typing import Any, get_args
 
 from railwright.catalog.parts import Status
+from railwright.cost.price_rules import wrong_figures, wrong_name, wrong_unit
 from railwright.errors import Mistake, RailwrightError, SpecError, nearest
 from railwright.shipped import read_data
 
 STATUSES = (*get_args(Status), "estimated", "user")
+CLOUD_NAMES = {
+    "h100-sxm": "h100", "h100-pcie": "h100", "h200-sxm": "h200", "b200-sxm": "b200", "b300-sxm": "b300",
+    "a100-sxm-80": "a100-80", "a100-sxm-40": "a100-40", "v100-sxm2-32": "v100", "v100-sxm2-16": "v100",
+}  # fmt: skip
+"""Catalogue GPU -> its name in cloud price lists, where it differs."""
 FIELDS = ("item", "unit", "low", "middle", "high", "source", "date", "status")
 
 
@@ -73,6 +79,12 @@ def find_price(book: Book, item: str) -> Price:
     return book[item]
 
 
+def added(book: Book) -> list[str]:
+    """Items that are not as shipped: a user's own."""
+    shipped = _shipped()
+    return [item for item, price in book.items() if shipped.get(item) is not price]
+
+
 @cache
 def regions() -> dict[str, Region]:
     found: dict[str, Region] = {}
@@ -125,7 +137,7 @@ def _user(file: str) -> dict[str, Price]:
             continue
         item = str(row["item"])
         shipped = _shipped().get(item)
-        unit = str(row.get("unit") or (shipped.unit if shipped else "USD"))
+        unit = str(row.get("unit") or (shipped.unit if shipped else _unit(item)))
         low, middle, high = (float(row.get(k, row["middle"])) for k in ("low", "middle", "high"))
         source, date = str(row.get("source") or file), str(row.get("date") or "")
         book[item] = Price(item, low, middle, high, unit, source, date, str(row.get("status") or "user"))
@@ -141,6 +153,11 @@ def _wrong(row: Mapping[str, Any]) -> list[str]:
     for key, value in numbers.items():
         if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1e15:
             said.append(f"{key}: '{value}' is no amount of 0 or more; write a bare number, unit in `unit`")
+    if "item" in row and (text := wrong_name(str(row["item"]), _shipped())):
+        said.append(text)
+    if not said:
+        said += wrong_figures(str(row["item"]), numbers)
+        said += [text] if (text := wrong_unit(str(row.get("unit") or "USD"), _unit(str(row["item"])))) else []
     if row.get("status", "user") not in STATUSES:
         said.append(f"status: '{row['status']}' is none of {', '.join(STATUSES)}")
     if not said and not (
@@ -149,6 +166,13 @@ def _wrong(row: Mapping[str, Any]) -> list[str]:
     ):
         said.append("middle lies outside low and high")
     return said
+
+
+def _unit(item: str) -> str:
+    """The unit of an item: of its own in the shipped book, else of the first of its kind there."""
+    book = _shipped()
+    alike = (price.unit for name, price in book.items() if name.split("/")[0] == item.split("/")[0])
+    return book[item].unit if item in book else next(alike, "USD")
 
 
 def _rows(file: str) -> list[Any]:

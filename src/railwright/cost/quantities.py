@@ -10,12 +10,15 @@ import numpy as np
 
 from railwright.catalog import find
 from railwright.catalog.parts import Catalog, Server, Switch
-from railwright.cost.prices import Book
-from railwright.errors import PlanError, RailwrightError
-from railwright.fabric import Fabric, count
+from railwright.cost.prices import CLOUD_NAMES, Book, added
+from railwright.errors import PlanError, RailwrightError, nearest
+from railwright.fabric import Fabric
 from railwright.fabric.breakout import pieces, reserved_pieces
 from railwright.fabric.graph import Kind, Role
+from railwright.site.loading import load_site_parts
+from railwright.site.standing import standing
 from railwright.spec.money import Use
+from railwright.spec.site import Site
 from railwright.units import GIGABIT
 
 READ_BY = {
@@ -25,6 +28,10 @@ READ_BY = {
     "levels": ("levels",),
 }
 """What each profile of use reads of its section."""
+
+
+STORAGE = "storage"
+"""The room of lines that a part of a cluster needs whole."""
 
 
 @dataclass(frozen=True)
@@ -50,8 +57,9 @@ class Quantities:
     gpus, gpu        in all, and their catalogue name
     lines            to buy
     server_power     of all servers at their catalogued maximum [W]
-    network_power    of all switches whose power is known, always on [W]
+    network_power    of what is always on: switches whose power is known, storage and management hosts [W]
     unrated          switches whose power no source gives
+    hosts            storage and management machines of the networks, priced as storage alone
     """
 
     gpus: int
@@ -60,6 +68,12 @@ class Quantities:
     server_power: float
     network_power: float
     unrated: int = 0
+    hosts: int = 0
+
+    @property
+    def stores(self) -> bool:
+        """Whether storage is bought."""
+        return any(line.room == STORAGE for line in self.lines)
 
     @property
     def servers(self) -> int:
@@ -73,12 +87,17 @@ class Quantities:
 
 
 def quantities(
-    fabrics: Sequence[tuple[str, Fabric]], catalog: Catalog, book: Book, storage: float = 0.0
+    fabrics: Sequence[tuple[str, Fabric]],
+    catalog: Catalog,
+    book: Book,
+    storage: float = 0.0,
+    site: Site | None = None,
 ) -> Quantities:
     """Servers once, switches and cables of every network, storage.
 
     fabrics  (name, graph) of the compute network, then of those beside it
-    storage  usable bytes bought with the cluster
+    storage  usable bytes bought with the cluster, storage servers included
+    site     the study's, whose records have what switches and hosts draw; None: the shipped ones
     Raises RailwrightError for a server that has no price and no priced GPU.
     """
     compute = fabrics[0][1]
@@ -88,17 +107,20 @@ def quantities(
     lines = [_server(server, compute.num_servers, book)]
     for name, fabric in fabrics:
         lines += [*_switches(name, fabric, catalog, book), *_cables(name, fabric)]
-    counts = [count(fabric, catalog) for _, fabric in fabrics]
+    room = site or Site()
+    parts = load_site_parts(room.parts)
+    draw = standing([fabric for _, fabric in fabrics], server, catalog, parts, room.cooling)
     if storage:
         terabytes = storage / 1e12
-        lines.append(Line("storage", "usable TB", terabytes, (("storage-per-tb", 1),), terabytes))
+        lines.append(Line(STORAGE, "usable TB", terabytes, (("storage-per-tb", 1),), terabytes))
     return Quantities(
         gpus=compute.num_gpus,
         gpu=server.gpu,
         lines=tuple(lines),
-        server_power=server.power_max * compute.num_servers,
-        network_power=sum(c.switch_power for c in counts),
-        unrated=sum(c.unrated for c in counts),
+        server_power=draw.servers,
+        network_power=draw.switches + draw.hosts,
+        unrated=draw.unrated,
+        hosts=draw.number_of_hosts,
     )
 
 
@@ -126,6 +148,22 @@ def check_priced(server: Server, book: Book) -> None:
         "low: 250000, middle: 300000, high: 350000, source: 'quote of …', date: '2026-11'}",
         "money.prices",
     )
+
+
+def unused(book: Book, catalog: Catalog) -> tuple[str, ...]:
+    """A user's prices of servers, GPUs and switches that the catalogue does not have, with the nearest name:
+    they are prices of nothing."""
+    rented = {*CLOUD_NAMES.values(), *catalog.gpus}
+    known = {
+        "server": catalog.servers, "gpu": catalog.gpus, "switch": catalog.switches, "cloud": rented,
+        "spot": rented,
+    }  # fmt: skip
+    found = []
+    for item in added(book):
+        names = known.get(item.split("/")[0])
+        if names is not None and (name := item.split("/")[-1]) not in names:
+            found.append(f"{item}{nearest(name, names).replace(';', ',')}")
+    return tuple(found)
 
 
 def _switches(network: str, fabric: Fabric, catalog: Catalog, book: Book) -> list[Line]:

@@ -27,6 +27,7 @@ class Ask:
     sequence   tokens of a sequence, or of a request with its answer
     tokens     of one run, None: not said
     growth     of the load in a year, 0.5 for half as much again
+    rate       of inference: requests a second at the busiest time, in place of users and GPU-hours [1/s]
     """
 
     users: int
@@ -37,10 +38,16 @@ class Ask:
     sequence: int = 4096
     tokens: float | None = None
     growth: float = 0.0
+    rate: float | None = None
 
-    @property
-    def load(self) -> float:
-        """GPUs busy on average, now."""
+    def load(self, pace: float, answer: int) -> float:
+        """GPUs busy on average, now.
+
+        pace    tokens of answers of one GPU [1/s];  answer  tokens of one: what a rate of requests needs them
+                for; GPU-hours are GPU-hours
+        """
+        if self.rate is not None:
+            return self.rate * answer / pace
         return self.users * self.gpu_hours / HOURS_OF_WEEK
 
 
@@ -49,9 +56,14 @@ def check(ask: Ask) -> None:
     if ask.task not in TASKS:
         hint = nearest(str(ask.task), TASKS) or f"; choose one of {', '.join(TASKS)}"
         raise RailwrightError(f"--task: there is no '{ask.task}'{hint}")
+    if ask.rate is not None and ask.task != "inference":
+        raise RailwrightError(
+            f"--rate is of requests, and --task {ask.task} has none; give --users and --gpu-hours"
+        )
+    people = (("--users", ask.users), ("--gpu-hours", ask.gpu_hours)) if ask.rate is None else ()
     for option, value in (
-        ("--users", ask.users), ("--gpu-hours", ask.gpu_hours), ("--job-gpus", ask.job_gpus),
-        ("--sequence", ask.sequence), ("--tokens", ask.tokens),
+        *people, ("--rate", ask.rate), ("--job-gpus", ask.job_gpus), ("--sequence", ask.sequence),
+        ("--tokens", ask.tokens),
     ):  # fmt: skip
         if value is not None and not (value > 0 and math.isfinite(value)):
             raise RailwrightError(f"{option} is {value:g}; give a number above 0")
@@ -64,8 +76,19 @@ def check(ask: Ask) -> None:
             f"--job-gpus is {ask.job_gpus:,}; this ladder ends at jobs of {LARGEST:,} GPUs, "
             "write a study for larger ones (railwright init)"
         )
-    if ask.load > MOST_LOAD:
-        raise RailwrightError(
-            f"--users {ask.users:,} with --gpu-hours {ask.gpu_hours:g} keep {ask.load:,.0f} GPUs busy; this "
-            f"ladder ends at {MOST_LOAD:,.0f}, write a study for more (railwright init)"
-        )
+    if ask.rate is None:
+        check_load(ask, ask.load(1.0, 1))
+
+
+def check_load(ask: Ask, load: float) -> None:
+    """Raises RailwrightError where so many busy GPUs are beyond this ladder."""
+    if load <= MOST_LOAD:
+        return
+    if ask.rate is None:
+        said = f"--users {ask.users:,} with --gpu-hours {ask.gpu_hours:g} keep"
+    else:
+        said = f"--rate {ask.rate:g} keeps"
+    raise RailwrightError(
+        f"{said} {load:,.0f} GPUs busy; this ladder ends at {MOST_LOAD:,.0f}, write a study for more "
+        "(railwright init)"
+    )

@@ -86,42 +86,45 @@ def fitting_jobs(ask: Ask, arch: Transformer, machine: Machine, gpus: int) -> li
     return found
 
 
-def serving_job(
-    ask: Ask, arch: Transformer, server: Server, gpu: Gpu, most: int
-) -> tuple[ServingJob, float] | None:
-    """The smallest replica that holds the weights and one whole request, and its memory [byte]; else None."""
-    answer = max(1, int(ask.sequence * constant("answer_share")))
+def answer_tokens(ask: Ask) -> int:
+    """Tokens of an answer, of a request's."""
+    return max(1, int(ask.sequence * constant("answer_share")))
+
+
+def serving_fits(ask: Ask, arch: Transformer, server: Server, gpu: Gpu, most: int) -> Iterator[Fit]:
+    """Replicas of every size inside a server that holds the weights and one whole request, the smallest
+    first; where none does, of the smallest over several and twice that.  As many as fill the GPUs asked for.
+    """
+    beyond = 0
+    for each in sizes(1, server.gpus, most):
+        if beyond and each > beyond:
+            return
+        fit = _serving_fit(ask, arch, server, gpu, each, most)
+        if fit is not None:
+            beyond = beyond or max(server.gpus, 2 * each if each > server.gpus else 0)
+            yield fit
+
+
+def _serving_fit(ask: Ask, arch: Transformer, server: Server, gpu: Gpu, each: int, most: int) -> Fit | None:
+    answer, replicas = answer_tokens(ask), max(1, -(-ask.job_gpus // each))
+    layout = ServingLayout(tensor=min(each, server.gpus), pipeline=max(1, each // server.gpus))
     batch = int(constant("serving_batch"))
-    for gpus in sizes(1, server.gpus, most):
-        layout = ServingLayout(tensor=min(gpus, server.gpus), pipeline=max(1, gpus // server.gpus))
-        job = ServingJob(
-            name=ask.task,
-            model=ask.model,
-            layout=layout,
-            client=Client(input=max(1, ask.sequence - answer), output=answer, concurrency=batch),
-        )
-        try:
-            check_layout(job, arch, layout)
-            memory = engine_memory(job, arch, engine_of(job), gpu)
-        except PlanError:
-            continue
-        if memory.kv_tokens >= ask.sequence:
-            return job, memory.weights + memory.working + memory.reserve
-    return None
-
-
-def serving_fit(ask: Ask, arch: Transformer, server: Server, gpu: Gpu, most: int) -> Fit | None:
-    """Replicas enough to fill the GPUs asked for, at least one."""
-    found = serving_job(ask, arch, server, gpu, most)
-    if found is None:
+    job = ServingJob(
+        name=ask.task,
+        model=ask.model,
+        layout=layout,
+        replicas=replicas,
+        client=Client(input=max(1, ask.sequence - answer), output=answer, concurrency=batch),
+    )
+    try:
+        check_layout(job, arch, layout)
+        memory = engine_memory(job, arch, engine_of(job), gpu)
+    except PlanError:
         return None
-    job, memory = found
-    each = job.layout.gpus
-    replicas = max(1, -(-ask.job_gpus // each))
-    if replicas * each > most:
+    if memory.kv_tokens < ask.sequence or replicas * each > most:
         return None
-    fitted = job.model_copy(update={"replicas": replicas})
-    return Fit(replicas * each, layout_words(fitted), memory, gpu.hbm_bytes, fitted)
+    held = memory.weights + memory.working + memory.reserve
+    return Fit(replicas * each, layout_words(job), held, gpu.hbm_bytes, job)
 
 
 def layout_words(job: TrainingJob | ServingJob) -> str:
@@ -135,7 +138,7 @@ def layout_words(job: TrainingJob | ServingJob) -> str:
         said.append("ZeRO-3")
     if job.layout.recompute != "none":
         said.append(f"recompute {job.layout.recompute}")
-    return ", ".join(said) or "data-parallel"
+    return ", ".join(said) or ("one GPU" if job.gpus == 1 else "data-parallel")
 
 
 def short_of_memory(ask: Ask, server: Server, gpu: Gpu, gpus: int) -> str:

@@ -8,12 +8,14 @@ from dataclasses import dataclass
 
 from railwright.catalog import find
 from railwright.catalog.parts import Catalog, Gpu, Server
+from railwright.cost.prices import Book
 from railwright.errors import PlanError
-from railwright.growth.asking import LARGEST, Ask, check
+from railwright.growth.asking import LARGEST, Ask, check, check_load
 from railwright.growth.fitting import (
+    answer_tokens,
     fitting_jobs,
     layout_words,
-    serving_fit,
+    serving_fits,
     short_of_memory,
     sizes,
 )
@@ -22,7 +24,7 @@ from railwright.growth.networks import data_speed, serving_rows, slowest_enough,
 from railwright.growth.pace import predicted, predicted_serving, published, steps_of
 from railwright.growth.parts import Reuse, Speed, Step, constant, reuses, speeds, steps
 from railwright.growth.result import Fit, Growth, NetworkRow, Pace, Rung
-from railwright.growth.supply import Prices, bill, hourly, outlet_of, rack_machines
+from railwright.growth.supply import bill, hourly, monthly, outlet_of, rack_machines, rent
 from railwright.growth.waiting import most_load, places, wait_share
 from railwright.growth.words import answered
 from railwright.model.shape.architecture import Transformer
@@ -39,13 +41,17 @@ FEWEST = 1e-6
 
 @dataclass(frozen=True)
 class _Kind:
-    """One kind of machine: how the job lies on it (None: it does not), its pace there, the layouts tried."""
+    """One kind of machine: how the job lies on it (None: it does not), its pace there, the layouts tried.
+
+    load  GPUs busy on average today
+    """
 
     server: Server
     gpu: Gpu
     fit: Fit | None
     pace: Pace | None
     why: str
+    load: float = 0.0
     tried: tuple[tuple[TrainingJob, StepResult], ...] = ()
 
 
@@ -53,12 +59,12 @@ def grow(
     ask: Ask,
     arch: Transformer,
     catalog: Catalog,
-    prices: Prices,
+    prices: Book,
     progress: Callable[[str], None] | None = None,
 ) -> Growth:
     """From people and jobs to equipment.
 
-    prices  item -> price of the price book (`cost.price_book()`)
+    prices  the price book (`cost.price_book()`)
     Raises RailwrightError for figures that make no sense, PlanError where no step holds the model.
     """
     check(ask)
@@ -109,7 +115,13 @@ def _kind(name: str, ladder: tuple[Step, ...], ask: Ask, arch: Transformer, cata
     if found is None:
         return _Kind(server, gpu, None, None, short_of_memory(ask, server, gpu, most))
     fit, ours, tried = found
-    return _Kind(server, gpu, fit, published(ask, arch, gpu.name, fit.gpus) or ours, "", tuple(tried))
+    pace = published(ask, arch, gpu.name, fit.gpus) or ours
+    if pace is None and ask.rate is not None:
+        why = f"no serving kernel was measured on {gpu.name}, so nobody knows what a rate of requests takes"
+        return _Kind(server, gpu, None, None, why)
+    load = ask.load(pace.rate.middle if pace else 1.0, answer_tokens(ask))
+    check_load(ask, load)
+    return _Kind(server, gpu, fit, pace, "", load, tuple(tried))
 
 
 def _training_fit(
@@ -130,16 +142,23 @@ def _training_fit(
 def _serving_fit(
     ask: Ask, arch: Transformer, server: Server, gpu: Gpu, most: int, catalog: Catalog
 ) -> tuple[Fit, Pace | None, _Steps] | None:
-    """Replicas for the GPUs asked for, and our pace; none on GPUs that no serving kernel was measured on."""
-    fit = serving_fit(ask, arch, server, gpu, most)
-    if fit is None:
+    """The replica that answers most on each of its GPUs, and our pace; the smallest, without a pace, on GPUs
+    that no serving kernel was measured on.
+
+    The fewest GPUs that hold one request leave keys and values no room, and so decode for a few at a time.
+    """
+    found: list[tuple[Fit, Pace | None]] = []
+    for fit in serving_fits(ask, arch, server, gpu, most):
+        assert isinstance(fit.job, ServingJob)
+        machine = networked(server, -(-fit.gpus // server.gpus), speeds()[-1], catalog)
+        try:
+            found.append((fit, predicted_serving(fit.job, arch, machine)))
+        except PlanError:
+            found.append((fit, None))
+    if not found:
         return None
-    assert isinstance(fit.job, ServingJob)
-    machine = networked(server, -(-fit.gpus // server.gpus), speeds()[-1], catalog)
-    try:
-        return fit, predicted_serving(fit.job, arch, machine), []
-    except PlanError:
-        return fit, None, []
+    fit, pace = max(found, key=lambda one: one[1].rate.middle if one[1] else 0.0)
+    return fit, pace, []
 
 
 def _networks(
@@ -161,25 +180,32 @@ def _machines(step: Step, kind: _Kind, ask: Ask, due: float | None, before: list
         return rack_machines(kind.server)
     assert kind.fit is not None
     least = max((r.machines for r in before if r.server == kind.server.name), default=0) + 1
-    load = ask.load
+    load = kind.load
     if ask.growth > 0 and due is not None:
         load *= (1.0 + ask.growth) ** (due + constant("ahead"))
-    return max(least, _enough(load / kind.fit.gpus, kind.server.gpus, kind.fit.gpus))
+    return max(least, _enough(ask, load, kind.server.gpus, kind.fit.gpus))
 
 
-def _enough(load: float, each: int, job: int) -> int:
-    """The fewest machines on which the wait stays within its bound.  load: mean number of jobs at once."""
-    bound = constant("wait_share")
+def _enough(ask: Ask, load: float, each: int, job: int) -> int:
+    """The fewest machines that carry a load of so many busy GPUs."""
     low, high = 0, 1
-    while wait_share(places(high, each, job), load) > bound:
+    while _carried(ask, places(high, each, job), job) < load:
         low, high = high, 2 * high
     while high - low > 1:
         middle = (low + high) // 2
-        if wait_share(places(middle, each, job), load) > bound:
+        if _carried(ask, places(middle, each, job), job) < load:
             low = middle
         else:
             high = middle
     return high
+
+
+def _carried(ask: Ask, slots: int, job: int) -> float:
+    """GPUs busy on average that jobs on so many slots may make: by their wait, of a rate of requests by how
+    busy replicas may be."""
+    if ask.rate is not None:
+        return constant("service_share") * slots * job
+    return most_load(slots, constant("wait_share")) * job
 
 
 def _rung(
@@ -191,24 +217,26 @@ def _rung(
     enough: NetworkRow | None,
     rows: tuple[NetworkRow, ...],
     catalog: Catalog,
-    prices: Prices,
+    prices: Book,
 ) -> Rung:
     """One step with everything known of it."""
     server, gpus = kind.server, machines * kind.server.gpus
     fit = kind.fit if kind.fit is not None and kind.fit.gpus <= gpus else None
     refused = "" if fit else (kind.why or short_of_memory(ask, server, kind.gpu, gpus))
     slots = places(machines, server.gpus, fit.gpus) if fit else 0
-    most = most_load(slots, constant("wait_share")) * fit.gpus if fit else 0.0
-    wait = wait_share(slots, ask.load / fit.gpus) if fit else math.inf
+    most = _carried(ask, slots, fit.gpus) if fit else 0.0
+    wait = _wait(ask, slots, kind.load, fit) if fit else math.inf
     data = data_speed(ask, arch, -(-fit.group // server.gpus) if fit else 1, catalog)
     crossing = fit is not None and fit.group > server.gpus
     needed = _wider(data, enough, rows) if crossing else data.name
     jobs = next((s for s in speeds() if s.name == needed), speeds()[-1])
     bought = bill(server, machines, jobs, data, catalog, prices)
-    power = machines * server.power_max + bought.switch_power
     outlet, office = outlet_of(server.power_max)
     pace = kind.pace if fit else None
-    hour = hourly(bought.price, power, most, prices) if fit and most > FEWEST else None
+    full = most if ask.rate is None or not fit else float(slots * fit.gpus)
+    hour = hourly(bought.bought, full, office, prices) if fit and full > FEWEST else None
+    used = _used(ask, kind.load, fit) if fit else math.inf
+    month = monthly(bought.bought, used, office, prices) if used <= gpus else None
     seconds = run = None
     if fit and pace and ask.tokens:
         rate = pace.rate.times(fit.gpus)
@@ -216,11 +244,26 @@ def _rung(
         if hour:
             hours = seconds.times(fit.gpus / HOUR)
             run = Range(hours.low * hour.low, hours.middle * hour.middle, hours.high * hour.high)
+    outgrown = _years(ask, kind.load, most) if fit else 0.0
     return Rung(
-        step.name, step.title, server.name, machines, gpus, kind.gpu.name, fit, refused, slots, wait, most,
-        _years(ask, most), data.name, needed, power, outlet, office, pace, bought.price, bought.unread, hour,
-        run, seconds,
+        step.name, step.title, server.name, machines, gpus, kind.gpu.name, fit, refused, slots, kind.load,
+        used, wait, most, outgrown, data.name, needed, bought.bought.power, outlet, office, pace,
+        bought.price, bought.unread, hour, month, rent(bought.bought, office, prices), run, seconds,
     )  # fmt: skip
+
+
+def _used(ask: Ask, load: float, fit: Fit) -> float:
+    """GPUs that somebody has to have for the load: those busy, of a rate of requests whole replicas."""
+    if ask.rate is None:
+        return load
+    return math.ceil(load / (constant("service_share") * fit.gpus)) * fit.gpus
+
+
+def _wait(ask: Ask, slots: int, load: float, fit: Fit) -> float:
+    """Mean wait over mean length of jobs; of a rate of requests 0 where the step carries it."""
+    if ask.rate is not None:
+        return 0.0 if load <= _carried(ask, slots, fit.gpus) else math.inf
+    return wait_share(slots, load / fit.gpus)
 
 
 def _wider(data: Speed, enough: NetworkRow | None, rows: tuple[NetworkRow, ...]) -> str:
@@ -231,13 +274,13 @@ def _wider(data: Speed, enough: NetworkRow | None, rows: tuple[NetworkRow, ...])
     return max(data.name, enough.name, key=order.index)
 
 
-def _years(ask: Ask, most: float) -> float:
+def _years(ask: Ask, load: float, most: float) -> float:
     """Years until the load passes `most`: 0 if it has, infinite if it never does."""
-    if ask.load > most:
+    if load > most:
         return 0.0
     if ask.growth <= 0:
         return math.inf
-    return max(math.log(most / ask.load) / math.log1p(ask.growth), FEWEST)
+    return max(math.log(most / load) / math.log1p(ask.growth), FEWEST)
 
 
 def _reused(

@@ -45,20 +45,39 @@ class Pace:
 
 
 @dataclass(frozen=True)
+class Rent:
+    """A step's GPU by the hour, at list prices on demand.
+
+    cloud  the cheapest;  price, dearest  of a GPU-hour there, and where it is dearest [USD]
+    pays   GPUs in use on average above which owning the step is cheaper than that cloud; inf: never
+    """
+
+    cloud: str
+    price: float
+    dearest: float
+    pays: float
+
+
+@dataclass(frozen=True)
 class Rung:
     """One step of the ladder under this load.
 
     fit, refused   how a job lies on it, or why it does not; one of them is set
-    places         jobs that run at once
-    wait           mean wait over mean job length at today's load; infinite where the line never ends
-    most           GPUs busy on average at which the wait passes its bound
+    places         jobs, or replicas, that run at once
+    load, used     GPUs busy on average today, and those that must be had for it: the same, of a rate of
+                   requests whole replicas; infinite where the job does not fit
+    wait           mean wait over mean job length at today's load; infinite where the line never ends.  Of a
+                   rate of requests: 0, or infinite where it is more than the step should carry
+    most           GPUs busy on average at which the wait passes its bound, or a rate of requests its own
     outgrown       years from now at which the load does; 0: it has; infinite: it never does
     data_network   slowest network that carries what is saved or loaded; network: with the jobs' traffic too,
                    '' where not even the fastest does
     power          of all its machines and switches [W]; outlet: where one machine is plugged in
     office         whether that is an outlet of an office
     price          of machines, switches and cables [USD]; unread: whether a price nobody read is in it
-    hourly         of a GPU-hour at work, owned [USD]; run: of one run [USD]
+    hourly         of a GPU-hour, owned, with as many in use as may be [USD]; run_cost: of one run [USD]
+    monthly        of the step, owned, at today's load [USD a month]; None where it cannot carry it
+    rent           the same GPU rented; None where no cloud of the price book has it
     run_time       of one run of the tokens asked for [s]
     """
 
@@ -71,6 +90,8 @@ class Rung:
     fit: Fit | None
     refused: str
     places: int
+    load: float
+    used: float
     wait: float
     most: float
     outgrown: float
@@ -83,6 +104,8 @@ class Rung:
     price: Range | None
     unread: bool
     hourly: Range | None
+    monthly: float | None
+    rent: Rent | None
     run_cost: Range | None
     run_time: Range | None
 

@@ -2,47 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Protocol
+from dataclasses import dataclass, replace
 
-from railwright.catalog import find
 from railwright.catalog.parts import Catalog, Server
-from railwright.errors import RailwrightError, nearest
-from railwright.fabric import count
+from railwright.cost.options import (
+    Case,
+    Draw,
+    end,
+    even_use,
+    middle,
+    owned,
+    providers,
+    purchase,
+    rented,
+    with_defaults,
+)
+from railwright.cost.prices import Book
+from railwright.cost.quantities import Quantities, quantities
 from railwright.growth.machines import networked
 from railwright.growth.parts import Speed, constant, wall_outlets
+from railwright.growth.result import Rent
 from railwright.ranges import Range
 from railwright.site.loading import constant as site_constant
 from railwright.site.loading import load_site_parts
-from railwright.units import GIGABIT, HOURS_OF_YEAR
+from railwright.spec.money import Money
 
 RACK_UNITS = 42
 """Of a usual rack (site/data/racks.yaml)."""
 
 
-class PriceRange(Protocol):
-    """A price of the price book: `low` and `high` are the ends that cost less and more."""
-
-    @property
-    def low(self) -> float: ...
-    @property
-    def middle(self) -> float: ...
-    @property
-    def high(self) -> float: ...
-    @property
-    def unread(self) -> bool: ...
-
-
-Prices = Mapping[str, PriceRange]
-
-
 @dataclass(frozen=True)
 class Bill:
-    """price  of everything [USD]; switch_power [W]; unread: whether a price in it was read nowhere"""
+    """bought  what there is to pay for;  price  of it [USD];  unread: whether one in it was read nowhere"""
 
+    bought: Quantities
     price: Range
-    switch_power: float
     unread: bool
 
 
@@ -66,75 +60,61 @@ def outlet_of(watts: float) -> tuple[str, bool]:
     return f"{plug.receptacle}, {pdus[0].title.split(' (')[0]}", False
 
 
-def bill(server: Server, machines: int, jobs: Speed, data: Speed, catalog: Catalog, prices: Prices) -> Bill:
+def bill(server: Server, machines: int, jobs: Speed, data: Speed, catalog: Catalog, book: Book) -> Bill:
     """Machines, the jobs' network between them, and the Ethernet beside it; one machine needs no switch."""
-    price, unread = server_price(server, prices)
-    total = price.times(machines)
+    networks = [
+        (name, networked(server, machines, speed, catalog).network.fabric)
+        for name, speed in (("compute", jobs), ("data", data))
+        if name == "compute" or speed != jobs
+    ]
+    bought = quantities(networks, catalog, book)
     if machines < 2:
-        return Bill(total, 0.0, unread)
-    power = 0.0
-    for speed in (jobs, data) if jobs != data else (jobs,):
-        counts = count(networked(server, machines, speed, catalog).network.fabric, catalog)
-        switch, nic = find(catalog.switches, speed.switch), find(catalog.nics, speed.nic)
-        each, one_unread = _switch_price(speed.switch, switch.ports * switch.rate, prices)
-        link = price_of("link-per-gbps", prices)
-        total = total.plus(each.times(counts.switches))
-        total = total.plus(_range(link).times(counts.cables * nic.rate / GIGABIT))
-        power += counts.switch_power
-        unread = unread or one_unread or link.unread
-    return Bill(total, power, unread)
+        alone = tuple(line for line in bought.lines if line.room == "servers")
+        bought = replace(bought, lines=alone, network_power=0.0, unrated=0)
+    items = {item for line in bought.lines for item, _ in line.prices}
+    price = Range(*(float(purchase(bought.lines, draw)) for draw in _ends(book)))
+    return Bill(bought, price, any(book[item].unread for item in items))
 
 
-def server_price(server: Server, prices: Prices) -> tuple[Range, bool]:
-    """A server by name, else its GPUs over their share of a server's price. [USD]"""
-    if f"server/{server.name}" in prices:
-        found = prices[f"server/{server.name}"]
-        return _range(found), found.unread
-    gpu, share = price_of(f"gpu/{server.gpu}", prices), price_of("server-share", prices)
-    shares = sorted((share.low, share.high))
-    price = Range(gpu.low / shares[1], gpu.middle / share.middle, gpu.high / shares[0])
-    return price.times(server.gpus), gpu.unread or share.unread
+def hourly(bought: Quantities, busy: float, office: bool, book: Book) -> Range:
+    """One GPU-hour at work in machines of one's own, as `railwright cost` reckons it. [USD]
 
-
-def hourly(price: Range, power: float, busy: float, prices: Prices) -> Range:
-    """One GPU-hour at work, owned: what is lost in value, support, electricity. [USD]
-
-    price  of everything;  power  of everything at its maximum [W]
-    busy   GPUs at work on average
-    Nobody's time is in it, nor the room.
+    busy    GPUs at work on average
+    office  whether they stand in an office, which takes no share of a data centre's building
+    Nobody's time is in it.
     """
-    residual, support = price_of("residual", prices), price_of("support", prices)
-    draw, pue = price_of("power-at-work", prices), price_of("pue", prices)
-    kwh = price_of("electricity/usa", prices)
-
-    def at(end: str) -> float:
-        def value(of: PriceRange) -> float:
-            return float(getattr(of, end))
-
-        capital = float(getattr(price, end))
-        a_year = capital * ((1.0 - value(residual)) / constant("owned") + value(support))
-        a_year += power / 1e3 * HOURS_OF_YEAR * value(draw) * value(pue) * value(kwh)
-        return a_year / (busy * HOURS_OF_YEAR)
-
-    return Range(at("low"), at("middle"), at("high"))
+    case = _case(bought, busy)
+    costs = [owned(case, _housed(draw, office), "own") for draw in _ends(book)]
+    return Range(*(float(cost.per_gpu_hour) for cost in costs))
 
 
-def price_of(item: str, prices: Prices) -> PriceRange:
-    """A price by name. Raises RailwrightError that says how to add it."""
-    if item not in prices:
-        raise RailwrightError(
-            f"the price book has no '{item}'{nearest(item, prices)}; add it in a file of --prices"
-        )
-    return prices[item]
+def monthly(bought: Quantities, busy: float, office: bool, book: Book) -> float:
+    """What a step of one's own costs a month with so many GPUs at work on average. [USD]"""
+    return float(owned(_case(bought, busy), _housed(middle(book), office), "own").monthly)
 
 
-def _switch_price(name: str, rate: float, prices: Prices) -> tuple[Range, bool]:
-    if f"switch/{name}" in prices:
-        found = prices[f"switch/{name}"]
-        return _range(found), found.unread
-    found = price_of("switch-per-tbps", prices)
-    return _range(found).times(rate / GIGABIT / 1e3), found.unread
+def rent(bought: Quantities, office: bool, book: Book) -> Rent | None:
+    """The step's GPU at the clouds' list prices on demand; None where no cloud of the book has it."""
+    clouds = providers(book, bought.gpu)
+    if not clouds:
+        return None
+    full, draw = _case(bought, float(bought.gpus)), _housed(middle(with_defaults(book)), office)
+    prices = {cloud: float(rented(full, draw, cloud, "on-demand").per_gpu_hour) for cloud in clouds}
+    cheapest = min(prices, key=lambda cloud: (prices[cloud], cloud))
+    pays = even_use(full, draw, "own", cheapest)
+    return Rent(
+        cheapest, prices[cheapest], max(prices.values()), pays * bought.gpus if pays <= 1 else float("inf")
+    )
 
 
-def _range(price: PriceRange) -> Range:
-    return Range(*sorted((price.low, price.middle, price.high)))
+def _case(bought: Quantities, busy: float) -> Case:
+    """So many GPUs at work on average, over the years a step is kept, without anybody's time."""
+    return Case(bought, ((1.0, busy / bought.gpus),), Money(years=constant("owned"), staff=0.0))
+
+
+def _housed(draw: Draw, office: bool) -> Draw:
+    return (lambda item: 0.0 if item == "facility" else draw(item)) if office else draw
+
+
+def _ends(book: Book) -> tuple[Draw, Draw, Draw]:
+    return end(book, "low"), middle(book), end(book, "high")

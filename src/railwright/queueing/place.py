@@ -6,6 +6,7 @@ Free GPUs of a host are the bits of a number.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
@@ -53,6 +54,16 @@ class Site:
     def largest_unit(self) -> int:
         """Hosts of the largest unit."""
         return max(map(len, self.members()))
+
+    @cached_property
+    def largest_pod(self) -> int:
+        """Hosts of the largest pod."""
+        return max(Counter(self.pods).values())
+
+    @cached_property
+    def pods(self) -> tuple[int, ...]:
+        """The pod of every host."""
+        return tuple(self.pod[unit] for unit in self.unit)
 
     def members(self) -> list[list[int]]:
         """Hosts of every unit."""
@@ -116,9 +127,9 @@ def place(site: Site, free: list[int], gpus: int, policy: Policy) -> Allocation 
         if each < site.gpus:
             return _same_rails(site, free, hosts, each)
     every = site.whole
-    whole = [host for host, bits in enumerate(free) if bits == every]
-    if len(whole) < hosts:
+    if free.count(every) < hosts:
         return None
+    whole = [host for host, bits in enumerate(free) if bits == every]
     chosen = whole[:hosts] if policy == "pack" else _near(site, whole, hosts, wait=policy == "block")
     if chosen is None:
         return None
@@ -135,9 +146,14 @@ def fits(site: Site, free: list[int], gpus: int, policy: Policy) -> bool:
         return True
     if gpus <= site.gpus:
         return any(bits.bit_count() >= gpus for bits in free)
-    if policy == "block" or (policy == "rails" and gpus % site.gpus):
+    if policy == "rails" and gpus % site.gpus:
         return place(site, free, gpus, policy) is not None
-    return free.count(site.whole) >= -(-gpus // site.gpus)
+    every, hosts = site.whole, -(-gpus // site.gpus)
+    if free.count(every) < hosts:
+        return False
+    if policy != "block":
+        return True
+    return not _waits(site, [host for host, bits in enumerate(free) if bits == every], hosts)
 
 
 def _any(site: Site, free: list[int], gpus: int) -> Allocation | None:
@@ -176,34 +192,42 @@ def _lowest(bits: int, count: int) -> int:
     return taken
 
 
+def _waits(site: Site, free: list[int], hosts: int) -> bool:
+    """Whether one unit could hold them all and none has them free, or one pod and none."""
+    if hosts <= site.largest_unit:
+        return max(_counts(site.unit, free).values()) < hosts
+    return hosts <= site.largest_pod and max(_counts(site.pods, free).values()) < hosts
+
+
+def _counts(of: tuple[int, ...], free: list[int]) -> Counter[int]:
+    """Free hosts of every unit, or pod, in the order met.  of: that of every host"""
+    return Counter(map(of.__getitem__, free))
+
+
 def _near(site: Site, free: list[int], hosts: int, wait: bool) -> list[int] | None:
     """Of the free hosts as many as asked: in the fullest unit that has them, else pod, else anywhere.
 
     wait  None rather than two units where one could hold them all, or two pods where one could
     """
-    units: dict[int, list[int]] = {}
-    for host in free:
-        units.setdefault(site.unit[host], []).append(host)
-    fit = [own for own in units.values() if len(own) >= hosts]
-    if fit:
-        return min(fit, key=len)[:hosts]
-    if wait and hosts <= site.largest_unit:
+    if wait and _waits(site, free, hosts):
         return None
-    pods: dict[int, list[list[int]]] = {}
-    for unit, own in units.items():
-        pods.setdefault(site.pod[unit], []).append(own)
-    enough = [own for own in pods.values() if sum(map(len, own)) >= hosts]
-    if wait and not enough:
-        size: dict[int, int] = {}
-        for unit in site.unit:
-            size[site.pod[unit]] = size.get(site.pod[unit], 0) + 1
-        if hosts <= max(size.values()):
-            return None
-    groups = min(enough, key=lambda own: sum(map(len, own))) if enough else list(units.values())
+    if hosts <= site.largest_unit and (unit := _fullest(_counts(site.unit, free), hosts)) is not None:
+        return [host for host in free if site.unit[host] == unit][:hosts]
+    pod = _fullest(_counts(site.pods, free), hosts)
+    groups: dict[int, list[int]] = {}
+    for host in free:
+        if pod is None or site.pods[host] == pod:
+            groups.setdefault(site.unit[host], []).append(host)
     chosen: list[int] = []
-    for own in sorted(groups, key=len, reverse=True):
+    for own in sorted(groups.values(), key=len, reverse=True):
         chosen += own[: hosts - len(chosen)]
     return chosen
+
+
+def _fullest(counts: Counter[int], hosts: int) -> int | None:
+    """Of those with enough free hosts the one with the fewest; None where none has."""
+    enough = [which for which, number in counts.items() if number >= hosts]
+    return min(enough, key=counts.__getitem__, default=None)
 
 
 def _same_rails(site: Site, free: list[int], hosts: int, each: int) -> Allocation | None:

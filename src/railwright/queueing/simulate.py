@@ -314,10 +314,15 @@ def _freed(
     ended: Sequence[int],
 ) -> tuple[list[int], int]:
     """What is free when some more jobs have ended, and how many GPUs that is."""
-    free, idle = list(before[0]), before[1]
+    free, idle, down = list(before[0]), before[1], queue.down
     for i in ended:
-        for host, bits in running[i][0]:
-            if host not in queue.down:
-                free[host] |= bits
-                idle += bits.bit_count()
+        where = running[i][0]
+        idle += queue.jobs[i].gpus
+        for host, bits in where:
+            free[host] |= bits
+        if down:
+            for host, bits in where:
+                if host in down:
+                    free[host] = 0
+                    idle -= bits.bit_count()
     return free, idle

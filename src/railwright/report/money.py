@@ -52,6 +52,17 @@ def money_words(priced: Priced) -> list[str]:
             f"Energy, space and carbon are without {unrated:,} switch{'es' if unrated > 1 else ''} whose "
             "power no source gives; `power_max` in your own `catalog` counts it."
         )
+    cluster = found.case.cluster
+    if cluster.hosts and not cluster.stores:
+        words.append(
+            f"The {cluster.hosts:,} storage and management hosts are in energy and space, and not in the "
+            "purchase: `money.data` (or `site.storage`) says how much storage to buy."
+        )
+    if priced.unused:
+        words.append(
+            "Not used, because nothing in the catalogue is called so, are these of your own prices: "
+            + "; ".join(priced.unused)
+        )
     for run in priced.runs:
         failing = "nothing failing" if run.goodput == 1 else f"training {100 * run.goodput:.1f} % of the time"
         words.append(

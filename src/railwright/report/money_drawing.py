@@ -97,7 +97,7 @@ def _svg(title: str, shapes: Sequence[Html], height: float, name: str) -> Html:
         "svg",
         tag("title", title, id=name),
         *shapes,
-        class_="chart",
+        class_="chart whole",
         viewBox=f"0 0 {number(WIDTH)} {number(height)}",
         role="img",
         aria_labelledby=name,

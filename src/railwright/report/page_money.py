@@ -25,15 +25,11 @@ def money_section(result: Result) -> Html | None:
         [
             *(tag("p", sentence) for sentence in money_words(priced)),
             _ways(priced),
-            tag("figure", draw_waterfall(own), tag("figcaption", f"A GPU-hour of {own.name}, part by part.")),
-            tag(
-                "figure",
+            _figure(draw_waterfall(own), f"A GPU-hour of {own.name}, part by part."),
+            _figure(
                 draw_break_even(found),
-                tag(
-                    "figcaption",
-                    "Purchase at once against rent, without interest and residual value; a dot is where "
-                    "owning has paid for itself.",
-                ),
+                "Purchase at once against rent, without interest and residual value; a dot is where owning "
+                "has paid for itself.",
             ),
             _breaks(priced),
             _swings(priced),
@@ -41,6 +37,11 @@ def money_section(result: Result) -> Html | None:
             _unread(priced),
         ]
     )
+
+
+def _figure(drawing: Html, words: str) -> Html:
+    """A drawing that a narrow screen scrolls."""
+    return tag("figure", tag("div", drawing, class_="scroll", tabindex=0), tag("figcaption", words))
 
 
 def _ways(priced: Priced) -> Html:

@@ -8,6 +8,9 @@ from railwright.report.site_drawing import draw_elevations, draw_floor, draw_one
 from railwright.study.result import Result
 from railwright.units import number, show_count, show_length, show_power
 
+ACROSS = 4
+"""Racks beside each other that the page is wide enough for."""
+
 
 def site_section(result: Result) -> Html | None:
     """Only where the study has a section `site`."""
@@ -28,7 +31,7 @@ def site_section(result: Result) -> Html | None:
         worst = f"after another has died {show_power(f.worst)}"
         rows.append([f"feed {'ABCDEFGH'[f.feed]}", f"{show_power(f.normal)}, {worst}"])
     pictures = (
-        (draw_elevations(plan), "Racks from the front, one of every content."),
+        (draw_elevations(plan, per_line=ACROSS), "Racks from the front, one of every content."),
         (draw_floor(plan), "The room from above, with cable trays."),
         (draw_one_line(plan), "From the feeds to the machines: one rack of each kind."),
     )

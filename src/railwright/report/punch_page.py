@@ -86,7 +86,7 @@ def _drawing(fabric: Fabric | None, names: Mapping[str, str], undrawn: str) -> H
     title = "Servers, leaves, spines and their cables as found; failed and slow ones are marked"
     switches = [(drawn, name) for drawn, name in names.items() if not drawn.startswith("server-")]
     table = data_table("Switches: name in the drawing, name in the dump", ("drawn", "dump"), switches)
-    parts: list[Html] = [draw_fabric(fabric, name="as-built", title=title)]
+    parts: list[Html] = [tag("div", draw_fabric(fabric, name="as-built", title=title), class_="scroll")]
     if switches:
         parts.append(tag("details", tag("summary", "Names of the switches"), table))
     return join(parts)

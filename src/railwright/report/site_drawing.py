@@ -23,7 +23,9 @@ STYLE = """
 svg.site{background:var(--paper,#fff);font-family:system-ui,-apple-system,"Segoe UI",Roboto,sans-serif}
 svg.site text{fill:var(--ink,#1b242c);font-size:11px}
 svg.site .soft{fill:var(--soft,#5d6a76)}svg.site .strong{font-weight:650;font-size:12.5px}
-svg.site .tiny{font-size:8px}svg.site .mid{text-anchor:middle}svg.site .end{text-anchor:end}
+svg.site .tiny{font-size:8.5px}svg.site .small{font-size:10px}
+svg.site .mid{text-anchor:middle}svg.site .end{text-anchor:end}
+svg.site .on{fill:var(--event,#0d151c)}
 svg.site .frame{fill:var(--wash,#f4f6f8);stroke:var(--edge,#8a96a2)}
 svg.site .box{fill:var(--box,#fff);stroke:var(--edge,#8a96a2)}
 svg.site .grid{stroke:var(--line,#d9dfe4);stroke-width:.6}
@@ -53,14 +55,14 @@ def draw_elevations(plan: SitePlan, racks: Sequence[Rack] | None = None, per_lin
             left, top = 26 + place * (RACK_WIDTH + GAP), row * (high + GAP)
             parts.append(_elevation(rack, count, units, left, top))
     width = 26 + min(len(shown), per_line) * (RACK_WIDTH + GAP)
-    return _svg(width, len(lines) * (high + GAP), f"Rack elevations of {plan.study}", parts)
+    return _svg(width, len(lines) * (high + GAP) - GAP, f"Rack elevations of {plan.study}", parts)
 
 
 def draw_floor(plan: SitePlan) -> Html:
     """The room from above: racks by kind, trays over every row and across."""
     kind = plan.parts.racks[_rack_kind(plan)]
     aisle = plan.site.aisle
-    scale = min(46.0, 980.0 / plan.floor.length)
+    scale = min(46.0, 920.0 / plan.floor.length)
     left, top = 14.0, 52.0
     width, depth = plan.floor.length * scale, plan.floor.depth * scale
     parts = [
@@ -94,9 +96,9 @@ def draw_floor(plan: SitePlan) -> Html:
         if kind.width * scale >= 20:
             middle = x + kind.width * scale / 2
             text_y = y + 0.36 * kind.depth * scale
-            parts.append(tag("text", rack.name[1:], x=middle, y=text_y, class_="tiny mid"))
+            parts.append(tag("text", rack.name[1:], x=middle, y=text_y, class_="tiny mid on"))
             kilowatts, under = f"{rack.power.watts / 1e3:.0f}kW", y + 0.78 * kind.depth * scale
-            parts.append(tag("text", kilowatts, x=middle, y=under, class_="tiny mid"))
+            parts.append(tag("text", kilowatts, x=middle, y=under, class_="tiny mid on"))
     parts += _trays(plan, left, top, scale)
     return _svg(width + 2 * left, top + depth + 12, f"Floor plan of {plan.study}", parts)
 
@@ -106,7 +108,7 @@ def draw_one_line(plan: SitePlan, most: int = 4) -> Html:
     shown = _distinct(plan)[:most]
     feeds = len(plan.feeds)
     top = 24.0 + feeds * 26
-    widths = [max(250.0, 16 + len(rack.power.circuits) * 92.0) for rack, _ in shown]
+    widths = [max(250.0, 16 + len(rack.power.circuits) * 104.0) for rack, _ in shown]
     total = LABEL + sum(widths) + 24 * (len(widths) - 1) + 14
     parts: list[Html] = []
     for load in plan.feeds:
@@ -138,16 +140,16 @@ def _panel(rack: Rack, count: int, left: float, top: float, width: float) -> Htm
             tag(
                 "rect",
                 tag("title", _about(circuit)),
-                x=middle - 42,
+                x=middle - 48,
                 y=top + 18,
-                width=84,
+                width=96,
                 height=58,
                 rx=4,
                 class_=f"pdu {feed}",
             )
         )
         for line, text in enumerate(_circuit_words(circuit, power)):
-            soft = "strong mid" if not line else "tiny mid"
+            soft = "strong mid" if not line else "small mid"
             parts.append(tag("text", text, x=middle, y=top + 33 + 12 * line, class_=soft))
     alike = f"{rack.name} and {count - 1} alike" if count > 1 else rack.name
     parts.append(tag("text", alike, x=left + 8, y=top + 96, class_="strong"))
@@ -218,13 +220,13 @@ def _elevation(rack: Rack, count: int, units: int, left: float, top: float) -> H
             rx=1.5,
             class_=placed.kind,
         )
-        size = "tiny" if placed.units < 3 else ""
+        size = "tiny on" if placed.units < 3 else "on"
         words = placed.name if placed.units > 2 else f"{placed.name}  {placed.part}"
         text_y = y + high / 2 + (2.8 if placed.units < 3 else 0)
-        parts += [box, tag("text", words, x=left + 8, y=text_y, class_=size or None)]
+        parts += [box, tag("text", words, x=left + 8, y=text_y, class_=size)]
         if placed.units > 2:
             under = f"{placed.part}, {show_power(placed.watts)}"
-            parts.append(tag("text", under, x=left + 8, y=text_y + 13, class_="tiny"))
+            parts.append(tag("text", under, x=left + 8, y=text_y + 13, class_="tiny on"))
     # PDUs stand upright beside the units, coloured as their feeds are in the one-line diagram.
     strips = [circuit for circuit in rack.power.circuits if circuit.banks]
     for number, circuit in enumerate(strips):

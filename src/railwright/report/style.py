@@ -141,6 +141,7 @@ svg.timeline .k-bubble+.event{fill:var(--ink)}
 svg.timeline .lane{fill:var(--wash)}
 svg.timeline .coarse{fill:var(--paper);stroke:var(--edge);stroke-width:.6;stroke-dasharray:2 2}
 svg.timeline,svg.fabric{width:100%;min-width:46rem;height:auto}
+svg.site{max-width:none}svg.chart.whole{min-width:42rem}
 svg.fabric .cables path{fill:none;stroke:var(--edge);opacity:.6}
 svg.fabric .cables path:hover{opacity:1;stroke:var(--ink)}
 svg.fabric .cables .r0{stroke:var(--r0)}
@@ -195,7 +196,7 @@ figure,tr,.keys,.answer,.bars>*{break-inside:avoid}
 th,td{padding:.18rem .5rem .18rem 0}
 tr.part th{padding-top:.5rem}
 .compare{min-width:0!important}tbody th,.t{min-width:0}tbody th{min-width:6.5rem}caption span{max-width:none}
-svg.timeline,svg.fabric{min-width:0}
+svg.timeline,svg.fabric{min-width:0}svg.site{max-width:100%;height:auto}svg.chart.whole{min-width:0}
 svg.chart{max-height:6.2cm}svg.fabric{max-height:7cm}svg.bar{height:.8rem}
 h3{margin-top:1.2rem}figure{margin:.6rem 0}
 pre{max-height:none;white-space:pre-wrap;font-size:7.5pt}

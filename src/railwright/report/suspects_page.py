@@ -38,7 +38,8 @@ def suspects_page(
     drawn: Html | None = None
     if fabric is not None:
         picture = draw_fabric(fabric, name="suspects", title="The fabric; suspects above 50 % are marked")
-        drawn = tag("section", tag("h2", "The fabric, suspects marked"), picture)
+        scrolled = tag("div", picture, class_="scroll")
+        drawn = tag("section", tag("h2", "The fabric, suspects marked"), scrolled)
     body = join(
         [
             tag(

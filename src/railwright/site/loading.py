@@ -48,6 +48,16 @@ _DIMENSIONS: dict[str, Dimension] = {
     **dict.fromkeys(_RATES, "bandwidth"),
     "drive": "size",
 }
+_LEAST: dict[str, float] = {
+    **dict.fromkeys(
+        ("supplies", "ports_per_cage", "nics", "drives", "data", "least_servers", "most_servers"), 1
+    ),
+    **dict.fromkeys(("peak", "amps", "volts", "amps_nec", "amps_iec", "breaker"), 1),
+    "software": 0.01,
+}
+"""Fields below which a part is none."""
+_SHARES = ("liquid", "software")
+_ABOVE_ZERO = ("width", "depth", "height", "reach", *_RATES, "drive")
 _CHOICES: dict[str, tuple[str, ...]] = {
     "status": get_args(Status),
     "kind": get_args(Medium),
@@ -186,7 +196,10 @@ def _value(key: str, value: Any, type_name: str) -> Any:
     if key in _DIMENSIONS:
         if not isinstance(value, str):
             raise RailwrightError(f"{key}: {value!r} has no unit; write a {_DIMENSIONS[key]} with its unit")
-        return parse(value, _DIMENSIONS[key])
+        amount = parse(value, _DIMENSIONS[key])
+        if key in _ABOVE_ZERO and not amount > 0:
+            raise RailwrightError(f"{key}: '{value}' must be above zero")
+        return amount
     if key in _CHOICES and value not in _CHOICES[key]:
         raise RailwrightError(f"{key}: '{value}' is not one of {', '.join(_CHOICES[key])}")
     if type_name == "bool":
@@ -198,6 +211,12 @@ def _value(key: str, value: Any, type_name: str) -> Any:
             raise RailwrightError(f"{key}: '{value}' is not a number of zero or more")
         if type_name == "int" and not isinstance(value, int):
             raise RailwrightError(f"{key}: '{value}' is not a whole number")
+        if value < _LEAST.get(key, 0):
+            raise RailwrightError(f"{key}: '{value}' is less than {_LEAST[key]:g}")
+        if key in _SHARES and value > 1:
+            raise RailwrightError(f"{key}: '{value}' is a share, from 0 to 1")
+        if key == "phases" and value not in (1, 3):
+            raise RailwrightError(f"phases: '{value}' is neither 1 nor 3")
         return value if type_name == "int" else float(value)
     if not isinstance(value, str):
         raise RailwrightError(f"{key}: '{value}' is not text")

@@ -99,12 +99,17 @@ def requirement(
         checkpoint / need.checkpoint_interval,
         restart,
         dataset,
-        need.dataset + (need.kept + 1) * checkpoint,
+        capacity(need, checkpoint),
         max(write, restart, dataset) / nodes,
         network,
         hosts,
         nodes,
     )
+
+
+def capacity(need: StorageNeed, checkpoint: float) -> float:
+    """Datasets, kept checkpoints of this size [byte] and the one being written. [byte]"""
+    return need.dataset + (need.kept + 1) * checkpoint
 
 
 def plan_storage(

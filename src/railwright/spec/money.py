@@ -50,12 +50,16 @@ class Money(Section):
     staff: Annotated[float, Field(ge=0)] = Field(
         default=0.5, description="people who run owned machines, full-time; half of one for a small cluster"
     )
-    data: Size = Field(default=0.0, description="data that a cloud keeps for the jobs, e.g. '200 TB'")
+    data: Size | None = Field(
+        default=None,
+        description="data kept for the jobs, e.g. '200 TB': on storage that is bought with owned machines, "
+        "in a cloud paid by the month; default: what `site.storage` asks for, else none",
+    )
     egress: Size = Field(default=0.0, description="data that leaves a cloud every month, e.g. '20 TB'")
     pue: Annotated[float, Field(ge=1, le=3)] | None = Field(
         default=None,
-        description="power of the site over the machines'; default: `site.cooling.pue`, else of the price "
-        "book",
+        description="power of the site over the machines'; default: that of the study's `site`, else of the "
+        "price book",
     )
     prices: str | None = Field(
         default=None, description="your own prices (YAML, relative to this file), laid over the shipped book"

@@ -59,7 +59,9 @@ class RoomCooling(Section):
         default=None, description="share of a server's heat its coolant takes; default: as catalogued"
     )
     air_limit: Power | None = Field(
-        default=None, description="heat that air may carry away from one rack; default: a published limit"
+        default=None,
+        description="heat that air may carry away from one rack; default: any, and racks beyond a published "
+        "limit are named",
     )
     pue: Annotated[float, Field(ge=1)] | None = Field(
         default=None, description="power of the site over the machines'; default: typical of the cooling"

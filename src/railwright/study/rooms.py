@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
+from railwright.catalog import find
 from railwright.cost.priced import Priced, Served, TrainingRun
 from railwright.errors import PlanError
 from railwright.fabric import build_networks
@@ -104,14 +105,15 @@ def money(
     failing  what failures take of the first job; None: nothing fails
     """
     from railwright.cost import Case, compare, levels, price_book
-    from railwright.cost.quantities import quantities
+    from railwright.cost.quantities import quantities, unused
     from railwright.training import simulate
     from railwright.training.layout.sizes import job_gpus
 
-    asked = _in_its_room(study)
     machine = workshop.machine(study)
+    joined = networks(study, workshop)
+    asked = _in_its_room(study, joined, workshop)
     book = price_book(asked.prices)
-    bill = quantities(list(networks(study, workshop).items()), workshop.catalog, book)
+    bill = quantities(list(joined.items()), workshop.catalog, book, asked.data or 0.0, study.site)
     found = compare(Case(bill, levels(asked.use), asked), book, regions)
     runs = []
     for job in study.jobs:
@@ -122,12 +124,26 @@ def money(
         else:
             runs.append(TrainingRun(job.name, step.time_to_train * gpus / 3600, 1.0))
     tokens = [Served(s.name, 3600 * s.throughput.lasting / s.gpus) for s in serving]
-    return Priced(found, tuple(runs), tuple(tokens))
+    return Priced(found, tuple(runs), tuple(tokens), unused(book, workshop.catalog))
 
 
-def _in_its_room(study: Study) -> Money:
-    """The study's money, with the PUE that its site has where it has none of its own."""
-    asked = study.money or Money()
-    if asked.pue is None and study.site is not None:
-        return asked.model_copy(update={"pue": study.site.cooling.pue})
-    return asked
+def _in_its_room(study: Study, joined: Mapping[str, Fabric], workshop: Workshop) -> Money:
+    """The study's money; what it leaves out of PUE and data is that of the site, where there is one."""
+    asked, room = study.money or Money(), study.site
+    if room is None:
+        return asked
+    from railwright.site.loading import load_site_parts
+    from railwright.site.standing import standing
+    from railwright.site.storage import capacity
+
+    found: dict[str, float] = {}
+    if asked.pue is None:
+        server = find(workshop.catalog.servers, study.cluster.server)
+        parts = load_site_parts(room.parts)
+        stands = standing(joined.values(), server, workshop.catalog, parts, room.cooling)
+        found["pue"] = stands.pue(room.cooling)
+    need = room.storage
+    if asked.data is None and need is not None:
+        size = need.checkpoint if need.checkpoint is not None else checkpoint(study)
+        found["data"] = capacity(need, size or 0.0)
+    return asked.model_copy(update=found)

@@ -1,0 +1,72 @@
+"""What stands in a room before anybody knows where: the power of all machines, and what of it coolant takes.
+
+The figures are those of a plan (plan.py), for whoever needs no racks: what the machines draw, and their PUE.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from railwright.catalog import find
+from railwright.catalog.parts import Catalog, Server
+from railwright.fabric import Fabric, count
+from railwright.site.cooling import typical_pue
+from railwright.site.filling import HOST
+from railwright.site.parts import SiteParts
+from railwright.spec.site import RoomCooling
+
+
+@dataclass(frozen=True)
+class Standing:
+    """All machines of a cluster at their catalogued maximum [W].
+
+    servers   with GPUs; switches  of every network; hosts  storage and management machines of the networks
+    liquid    what coolant takes of it
+    unrated   switches whose power neither the catalogue nor the room's own records have
+    number_of_hosts  of these machines
+    """
+
+    servers: float
+    switches: float
+    hosts: float
+    liquid: float
+    unrated: int
+    number_of_hosts: int
+
+    @property
+    def power(self) -> float:
+        """Of everything. [W]"""
+        return self.servers + self.switches + self.hosts
+
+    def pue(self, cooling: RoomCooling) -> float:
+        """Power of the site over that of its machines: as the study says, else typical of the cooling."""
+        return cooling.pue or typical_pue(self.liquid / self.power)
+
+
+def standing(
+    fabrics: Iterable[Fabric], server: Server, catalog: Catalog, parts: SiteParts, cooling: RoomCooling
+) -> Standing:
+    """fabrics: the compute network first, then those beside it; host i of every one is the same machine."""
+    compute, *beside = fabrics
+    switches = liquid = 0.0
+    unrated = 0
+    for fabric in (compute, *beside):
+        counts = count(fabric, catalog)
+        for part, number in (("leaf", counts.leaves), ("spine", counts.spines), ("core", counts.cores)):
+            if not number:
+                continue
+            switch = find(catalog.switches, fabric.parts[part])
+            known = parts.machines.get(switch.name)
+            each = switch.power_max or (known.power if known else 0.0)
+            switches += number * each
+            liquid += number * each * (known.liquid if known else 0.0)
+            unrated += 0 if each else number
+    hosts = max((fabric.num_servers - compute.num_servers for fabric in beside), default=0)
+    servers = server.power_max * compute.num_servers
+    record = parts.machines.get(server.name)
+    share = cooling.liquid_share
+    share = share if share is not None else (record.liquid if record else 0.0)
+    host = parts.machines[HOST]
+    liquid += share * servers + hosts * host.power * host.liquid
+    return Standing(servers, switches, hosts * host.power, liquid, unrated, hosts)

@@ -1,0 +1,94 @@
+"""Money reckons with the machines of the site plan: their power, their PUE, and storage for the same data."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from railwright.catalog import load_catalog
+from railwright.cost import Case, levels, price_book
+from railwright.cost.options import hybrid, middle, owned, purchase, rented, with_defaults
+from railwright.cost.quantities import Line, quantities
+from railwright.fabric import build_networks
+from railwright.report.money import money_words
+from railwright.site import plan_site
+from railwright.spec import load_study_text
+from railwright.spec.money import Money, Use
+from railwright.study.evaluate import Workshop
+from railwright.study.rooms import money, site
+
+HOSTED = """
+railwright: 1
+name: hosted
+cluster:
+  servers: 4
+  server: {server}
+  compute: {{family: fat-tree, switch: {switch}}}
+  storage: {{family: fat-tree, switch: sn3700c, hosts: 3}}
+{rest}
+"""
+
+
+def study(rest="", server="dgx-h100", switch="qm9700"):
+    return load_study_text(HOSTED.format(server=server, switch=switch, rest=rest))
+
+
+@pytest.mark.parametrize(
+    ("server", "switch", "site"),
+    [
+        ("dgx-h100", "qm9700", ""),
+        ("gb200-nvl72", "qm9700", ""),
+        ("dgx-h100", "qm9700", "cooling: {liquid_share: 0.7}"),
+        ("dgx-h100", "sn5400", ""),  # power estimated by the room, absent from the catalogue
+    ],
+)
+def test_power_and_pue_are_those_of_the_site_plan(server, switch, site):
+    asked = study(f"site: {{{site}}}", server, switch)
+    plan, case = plan_site(asked), money(asked, Workshop.of(asked)).comparison.case
+    assert case.cluster.power == pytest.approx(plan.power)
+    assert case.money.pue == pytest.approx(plan.pue)
+    assert case.cluster.unrated == 0
+
+
+def test_owned_and_rented_machines_keep_the_same_data():
+    """100 TB: 30,000 USD of storage at 300 a TB where machines are owned, 6,000 a month in a cloud at 60."""
+    asked = study("money: {data: 100 TB, interest: 0}")
+    case = money(asked, Workshop.of(asked)).comparison.case
+    book = with_defaults(price_book())
+    draw = middle(book)
+    bare = replace(case, cluster=replace(case.cluster, lines=case.cluster.lines[:-1]))
+    more = owned(case, draw, "colo").upfront - owned(bare, draw, "colo").upfront
+    assert more == pytest.approx(100 * 300 * (1 + draw("installation")))
+    assert rented(case, draw, "nebius", "on-demand").parts["data"] == pytest.approx(6_000)
+
+
+def test_a_part_of_the_cluster_needs_all_of_its_storage():
+    lines = (Line("servers", "x", 4, (("server/dgx-h100", 1),), 4), Line("storage", "y", 9, (), 9e4))
+    asked = study()
+    cluster = quantities(
+        list(build_networks(asked.cluster, load_catalog()).items()), load_catalog(), price_book()
+    )
+    case = Case(replace(cluster, lines=lines), levels(Use()), Money())
+    draw = middle(with_defaults(price_book()))
+    half, none = (hybrid(case, draw, "colo", "nebius", share) for share in (0.5, 0.0))
+    assert half.upfront == pytest.approx((0.5 * purchase(lines[:1], draw) + 9e4) * (1 + draw("installation")))
+    assert none.upfront == 0
+
+
+def test_data_of_the_site_stands_for_both():
+    """Three checkpoints kept and one being written, of 1 TB, and a data set of 6 TB: 10 TB."""
+    room = "site: {storage: {checkpoint: 1 TB, dataset: 6 TB, kept: 3}}\n"
+    found = [study(room), study(f"{room}money: {{data: 50 TB}}\n"), study()]
+    kept = [money(one, Workshop.of(one)).comparison.case.money.data for one in found]
+    assert kept == [10e12, 50e12, None]
+
+
+def test_hosts_without_data_are_said_to_be_unpriced():
+    bare, stocked = study(), study("money: {data: 1 TB}")
+    assert any("storage and management hosts" in said for said in money_words(money(bare, Workshop.of(bare))))
+    words = money_words(money(stocked, Workshop.of(stocked)))
+    assert not any("storage and management hosts" in said for said in words)
+    assert site(bare, Workshop.of(bare)).power == pytest.approx(
+        money(bare, Workshop.of(bare)).comparison.case.cluster.power
+    )
