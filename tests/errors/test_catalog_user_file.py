@@ -178,7 +178,7 @@ def test_a_folder_and_a_binary_file_are_not_catalogues(tmp_path: Path) -> None:
     ("kind", "name", "told"),
     [
         ("gpus", "h101", "no GPU 'h101' in the catalogue; did you mean 'h100'"),
-        ("nics", "connectx-9", "no NIC 'connectx-9' in the catalogue; did you mean 'connectx-"),
+        ("nics", "connectx-5x", "no NIC 'connectx-5x' in the catalogue; did you mean 'connectx-"),
         ("switches", "qm970", "no switch 'qm970' in the catalogue; did you mean "),
         ("servers", "dgx-h10", "no server 'dgx-h10' in the catalogue; did you mean "),
         ("servers", "???", "no server '???' in the catalogue; known are dgx-1-v100, dgx-a100"),

@@ -251,10 +251,13 @@ def test_the_command_says_what_is_missing(asked: list[str], words: str) -> None:
 
 
 def test_switches_without_a_known_power_are_told_where_power_is(tmp_path: Path) -> None:
-    """8 leaves of 1,720 W under spines that no source gives a power of: in no sum, and never 0 W unsaid."""
+    """8 leaves of 1,720 W under spines that neither catalogue nor room gives a power of: in no sum, and
+    never 0 W unsaid."""
     file = tmp_path / "study.yaml"
-    spine = "switch: qm9700, spine_switch: sn5400"
-    file.write_text(STUDY.format(part="expert_imbalance: 1.0").replace("switch: qm9700", spine))
+    (tmp_path / "parts.yaml").write_text("switches:\n  ours: {like: sn5400}\n")
+    spine = "switch: qm9700, spine_switch: ours"
+    study = STUDY.format(part="expert_imbalance: 1.0").replace("switch: qm9700", spine)
+    file.write_text(study.replace("railwright: 1\n", "railwright: 1\ncatalog: parts.yaml\n"))
     said = {
         command: CliRunner().invoke(app, [*command.split(), str(file)]).output
         for command in ("fabric count", "demand", "cost")
