@@ -28,6 +28,15 @@ def test_no_step(tmp_path: Path) -> None:
         read_step_log(file)
 
 
+def test_a_comma_is_no_point(tmp_path: Path) -> None:
+    """What another locale wrote is not taken for ten or a thousand times as much."""
+    file = tmp_path / "job.log"
+    file.write_text(MEGATRON.replace("4567.8", "4567,8"))
+    assert not is_step_log(file)
+    file.write_text(MEGATRON.replace("4567.8", "4,567.8"))
+    assert read_step_log(file).steps[0].seconds == pytest.approx(4.5678)
+
+
 def test_losses_of_trainer_without_times(tmp_path: Path) -> None:
     file = tmp_path / "job.log"
     file.write_text("{'loss': 1.2, 'grad_norm': 0.5, 'learning_rate': 1e-05, 'epoch': 0.1}\n" * 3)

@@ -27,7 +27,9 @@ HALF = 0.0005
 """What a figure that is printed with three decimals may be off."""
 DIGITS = 0.0005
 """The share that one printed with four digits may be off."""
-NUMBER = r"([-+]?\d[\d,]*\.?\d*(?:[eE][-+]?\d+)?)"
+NUMBER = r"([-+]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d*)?(?:[eE][-+]?\d+)?)(?!,?\d)"
+"""A number as Python prints it, thousands parted by commas; one with a comma for its point is none, or it
+would be read as ten times as much."""
 
 TRAINER = "Hugging Face's Trainer"
 TUNED = "torchtune"
