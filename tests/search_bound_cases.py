@@ -38,6 +38,11 @@ CASES = {
         job(batch=32, dtype="fp16").model_copy(update={"software": "megatron-2021"}),
         {"pipeline": (1, 2, 4), "zero": (0, 1), "tensor": (1, 2)},
     ),
+    "under DeepSpeed, whose engine runs no pipelines where gradients are sharded": (
+        DENSE,
+        job(batch=32, sequence=4096).model_copy(update={"software": "megatron-2021"}),
+        {"pipeline": (1, 2), "zero": (0, 2), "micro_batch": (4,), "recompute": ("full",)},
+    ),
     "schedules": (DENSE, job(batch=32), {"schedule": ("zb-h1", "dualpipe", "gpipe"), "pipeline": (2, 4)}),
     "folded": (DENSE, job(batch=32), {"schedule": ("zb-v", "dualpipe-v"), "pipeline": (2, 4)}),
     "split, with virtual stages": (

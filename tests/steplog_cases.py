@@ -56,6 +56,21 @@ LINES = {
         "tgs/last_tgs_1=2511.30 tgs/tgs_all=2481.83 lr=1e-05 micro_num=8",
         LoggedStep(1, 199, rate=2511.37),
     ),
+    "OLMo-core": (
+        "2026-01-08 14:17:28.123\thost:0\tolmo_core.train.callbacks.console_logger:75\tINFO\t"
+        "[step=20/1000,epoch=1,eta=1h2m]\n    train/CE loss=2.345\n    throughput/device/TPS=12,345\n"
+        "    throughput/device/TPS (actual avg)=11,000\n    gpu_memory/GPU reserved mem (GiB)=61.25",
+        LoggedStep(3, 20, rate=12345),
+    ),
+    "OLMo": (
+        "2024-03-08 14:17:28.123\thost:0\tolmo.train:1102\tINFO\t[step=20/739328]\n"
+        "    train/CrossEntropyLoss=2.345\n    throughput/device/tokens_per_second=9,876",
+        LoggedStep(3, 20, rate=9876),
+    ),
+    "torchtune": (
+        "  1|52|Loss: 2.3697006702423096:   0%|▏                     | 52/25880 [00:24<3:55:01,  1.25it/s]",
+        LoggedStep(1, 52, seconds=0.8),
+    ),
     "Hugging Face's Trainer": (
         "{'train_runtime': 1000.5, 'train_samples_per_second': 64.0, 'train_steps_per_second': 0.5}",
         LoggedStep(1, 0, seconds=2.0, samples=128),

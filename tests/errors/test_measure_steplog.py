@@ -28,6 +28,15 @@ def test_no_step(tmp_path: Path) -> None:
         read_step_log(file)
 
 
+def test_a_comma_is_no_point(tmp_path: Path) -> None:
+    """What another locale wrote is not taken for ten or a thousand times as much."""
+    file = tmp_path / "job.log"
+    file.write_text(MEGATRON.replace("4567.8", "4567,8"))
+    assert not is_step_log(file)
+    file.write_text(MEGATRON.replace("4567.8", "4,567.8"))
+    assert read_step_log(file).steps[0].seconds == pytest.approx(4.5678)
+
+
 def test_losses_of_trainer_without_times(tmp_path: Path) -> None:
     file = tmp_path / "job.log"
     file.write_text("{'loss': 1.2, 'grad_norm': 0.5, 'learning_rate': 1e-05, 'epoch': 0.1}\n" * 3)
@@ -51,6 +60,40 @@ def test_steps_of_reinforcement_learning(tmp_path: Path, line: str) -> None:
         RailwrightError, match=r"job\.log:2: a step of reinforcement learning, which generates"
     ):
         read_step_log(file)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (
+            "Epoch 0:  20%|##  | 20/100 [00:10<00:40,  2.00it/s, v_num=0, train_loss=2.3]",
+            "Lightning's progress bar, which counts batches",
+        ),
+        (
+            "Epoch 0/4 ━━━━━━━━━ 20/100 0:00:10 • 0:00:40 2.00it/s v_num: 0.000",
+            "Lightning's progress bar, which counts batches",
+        ),
+        (
+            "Epoch 1 | iter 8 step 2 | loss train: 2.3, val: n/a | iter time: 310.22 ms (step) "
+            "remaining time: 0:10:00",
+            "LitGPT's time of an iteration, which is one microbatch",
+        ),
+        (
+            "Step 1 | loss:2.08 lr:2e-05 tokens_per_second_per_gpu:57.8 ",
+            "torchtune's tokens a second, which count those with a label alone",
+        ),
+        ("{'loss': 1.2, 'grad_norm': 0.5, 'epoch': 0.1}", "nothing that times its steps; give it with the"),
+    ],
+)
+def test_logs_that_time_no_steps_are_told_what_to_give_instead(tmp_path: Path, text: str, said: str) -> None:
+    file = tmp_path / "job.log"
+    file.write_text(f"starting\n{text}\n{text}\n", encoding="utf-8")
+    assert not is_step_log(file)
+    with pytest.raises(RailwrightError, match=said) as caught:
+        read_step_log(file)
+    shown = CliRunner().invoke(app, ["compare", str(file), "rail-240"])
+    assert shown.exit_code == 2
+    assert str(caught.value).split(": ", 1)[1] in " ".join(shown.output.split())
 
 
 def test_no_file(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ HEAD = '{"schemaVersion": 1, "traceEvents": ['
 UNTIMED = '{"ph": "X", "name": "k", "ts": "soon"}'
 RANKS = '{"ph": "X", "ts": 1, "args": {"Process Group Ranks": "[0, ' + "9" * 5000 + ']"}}'
 ROW = "a -1 7 NONE 0 1 NONE 0 1 NONE 0 1\n"
+PAIR = '{"ph": "B", "cat": "kernel", "name": "k", "ts": 1}, {"ph": "E", "ts": 3}'
 EVENT = '{"ph": "X", "cat": "kernel", "name": "k", "ts": 1, "dur": 2}'
 
 
@@ -33,6 +34,7 @@ EVENT = '{"ph": "X", "cat": "kernel", "name": "k", "ts": 1, "dur": 2}'
         (HEAD + UNTIMED + "]}", f"character {len(HEAD + UNTIMED)}", "without a time"),
         ('{"schemaVersion": 1}', "character 19", "no traceEvents"),
         (HEAD + "]}", "", "without kernels"),
+        (HEAD + PAIR + "]}", "", "pairs of a beginning and an end"),
         (HEAD + "[" * 100_000, f"character {len(HEAD)}", "nested too deeply"),
         (HEAD + EVENT.replace("2", "9" * 5000) + "]}", f"character {len(HEAD)}", "thousands of digits"),
         (HEAD + EVENT.replace("2", "9" * 400) + "]}", f"character {len(HEAD) + 459}", "without a time"),

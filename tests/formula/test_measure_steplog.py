@@ -230,6 +230,40 @@ def test_trainers_bar_tells_its_steps(tmp_path: Path) -> None:
     assert any("None of our software is fitted to steps of Hugging Face's Trainer" in one for one in told)
 
 
+def test_torchtunes_bar_tells_its_steps(tmp_path: Path) -> None:
+    """Two epochs of 30 steps of 2 s, the first of 9, and the averages begin anew; the bar moves, and is drawn
+    again with the step's own loss."""
+    text = f"  0%|          | 0/30 [00:00<?, ?it/s]\r1|0:   0%|{' ' * 10}| 0/30 [00:00<?, ?it/s]"
+    for epoch in (1, 2):
+        held = 0.0
+        for step in range(1, 31):
+            held = 0.3 * (9.0 if step == 1 else 2.0) + 0.7 * held
+            rate, number = f"{held / (1 - 0.7**step):.2f}s/it", 30 * (epoch - 1) + step
+            for named in (number - 1, number):
+                if number > 1 or named:
+                    text += f"\r{epoch}|{named}|Loss: {3 / number}: {_bar(step, 30, rate)[2:]}"
+        text += f"\r{epoch}|{30 * epoch}|Loss: 0.5: {_bar(30, 30, '2.23s/it')[2:]}\n"  # closed: the mean
+    text += "Step 60 | loss:0.5 lr:2e-05 tokens_per_second_per_gpu:511.5 \n"
+    log = read_step_log(written(tmp_path, text))
+    assert (log.framework, log.blurred) == ("torchtune", True)
+    assert [step.number for step in log.steps] == list(range(1, 61))
+    for found in log.steps:
+        assert found.seconds == pytest.approx(9.0 if found.number in (1, 31) else 2.0, abs=0.03)
+    told = words(compare_steps(log, job(batch=64), DENSE, machine()))
+    assert any("fsdp-2024-eager" in one for one in told)
+
+
+def test_olmo_tells_a_step_over_many_lines(tmp_path: Path) -> None:
+    """Of lines that number steps alone nothing is told; what is reserved at most stands beside rates."""
+    lines = ["[step=1/100,epoch=0]\n    train/CE loss=11.2", "[step=2/100,epoch=0]"]
+    for step in (3, 4):
+        rates = f"    throughput/device/TPS={1000 * step:,}\n    throughput/device/TPS (actual avg)=1,100"
+        lines.append(f"[step={step}/???,epoch=0]\n{rates}\n    gpu_memory/GPU reserved mem (GiB)=6{step}.5")
+    log = read_step_log(written(tmp_path, "\n".join(lines) + "\n"))
+    assert [(step.number, step.rate) for step in log.steps] == [(3, 3000.0), (4, 4000.0)]
+    assert (log.framework, log.reserved, log.blurred) == ("OLMo-core", 64.5 * 2**30, False)
+
+
 def test_trainers_announced_steps_and_batch_count(tmp_path: Path) -> None:
     """Of a stream without losses the bar's length is known from the announcement, and so is the batch."""
     head = (

@@ -5,15 +5,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from railwright.errors import PlanError, SpecError
 from railwright.export.protobuf import data, delimited, number, packed
-from railwright.traces import load, replay
+from railwright.spec.training import Overlap
+from railwright.traces import load, replay, step_trace
 from railwright.traces.graph import Group, Node, StepTrace
-from training_cases import machine, priced
+from railwright.training.lanes.tasks import PASSED_ON
+from training_cases import MOE, changed, job, machine, priced
 
 MB = 1e6
 ONE = 1.02e-3
@@ -105,3 +108,13 @@ def test_what_says_operations_and_no_time_is_told(tmp_path: Path) -> None:
     assert load(written(tmp_path, works[2]), 8).notes == ()
     with pytest.raises(PlanError, match="no rank computes for any time"):
         replay(load(written(tmp_path, works[0]), 8), machine(1))
+
+
+def test_a_token_is_passed_on_inside_a_server_while_it_crosses_the_network() -> None:
+    """DeepEP's two parts run side by side: where NVLink (an H800's 200 GB/s) takes longer than the NICs, a
+    replay takes as long as NVLink, not as long as both."""
+    on, arch = machine(2, server="hgx-h800"), replace(MOE, experts=32, experts_per_token=6)
+    one = job(batch=16, sequence=4096, expert=8, expert_tensor=2, overlap=Overlap(dp=False))
+    made, step = step_trace(changed(one, expert_nodes=1), arch, on)
+    assert any(PASSED_ON in event.name for event in step.timeline.events)
+    assert replay(made, on).time == pytest.approx(step.step_time, rel=1e-9)

@@ -278,7 +278,11 @@ def test_what_shares_nics_or_waits_for_messages_replays_to_its_time(
 
 
 @pytest.mark.parametrize("mode", ["duplicated", "distributed"])
-@pytest.mark.parametrize("layout", [{"pipeline": 2}, {"expert": 2, "expert_tensor": 4}], ids=str)
+@pytest.mark.parametrize(
+    "layout",
+    [{"pipeline": 2}, {"expert": 2, "expert_tensor": 4}, {"pipeline": 4, "layers_per_stage": (1, 3, 2, 2)}],
+    ids=str,
+)
 def test_what_an_optimizer_exchanges_is_replayed(mode: str, layout: dict[str, object]) -> None:
     """Muon's momentum over tensor-parallel ranks, those of experts among them; tokens in 8 bits beside it."""
     one = job(batch=32, sequence=512, tensor=2, sequence_parallel=True, dtype="fp8_block", **layout)

@@ -8,8 +8,9 @@ import pytest
 
 from railwright.model import count_parameters, head_operators, load_model
 from railwright.model.shape.architecture import Transformer
+from railwright.model.shape.pattern import Layer
 from railwright.spec.lora import Lora
-from railwright.spec.training import Overlap
+from railwright.spec.training import Layout, Overlap
 from railwright.training.layers.stages import stage_shapes, tied_parameters
 from railwright.training.layout.in_flight import held_sets
 from railwright.training.layout.schedule import orders_of, route_of
@@ -17,7 +18,7 @@ from railwright.training.memory.activations import layer_kept
 from railwright.training.memory.cached import cached
 from railwright.training.memory.peak import SYSTEM, peak_memory
 from railwright.training.memory.states import state_parts
-from training_cases import DENSE, MOE, job, machine
+from training_cases import DENSE, MOE, changed, job, machine
 
 MEGATRON_175B = Transformer(
     name="megatron-175b",
@@ -290,9 +291,32 @@ def test_passes_that_wait_under_gpipe_hold_what_their_loss_kept(
 @pytest.mark.parametrize(("software", "hidden"), [("xla-2024", 2), ("xla-2025", 1)])
 def test_jax_saves_what_it_names(software: str, hidden: int) -> None:
     """The layer's input, queries, keys and values, and PaXML's output projection (dgxc-benchmarking)."""
-    wanted = job(sequence=4096, zero=3, recompute="selective").model_copy(update={"software": software})
+    modules = ("layernorm", "core_attn", "mlp")
+    wanted = job(sequence=4096, zero=3, recompute="selective", recompute_modules=modules)
     queries = 2 * 4096 * DENSE.head_dim * (DENSE.heads + 2 * DENSE.kv_heads)
-    assert layer_kept(wanted, DENSE, "dense") == hidden * 2 * 4096 * DENSE.hidden + queries
+    kept = layer_kept(changed(wanted, software=software), DENSE, "dense")
+    assert kept == hidden * 2 * 4096 * DENSE.hidden + queries
+
+
+@pytest.mark.parametrize("software", ["xla-2024", "xla-2025"])
+@pytest.mark.parametrize(
+    ("arch", "kind", "modules"),
+    [
+        (DENSE, "dense", ("core_attn",)),
+        (DENSE, "dense", ("mlp",)),
+        (DENSE, "dense", ("ops",)),
+        (MOE, "moe", ("core_attn", "mlp")),
+    ],
+)
+def test_jax_keeps_of_what_does_not_run_again_as_much_as_others(
+    software: str, arch: Transformer, kind: Layer, modules: tuple[str, ...]
+) -> None:
+    """Time is charged for the modules named; memory is not spared for more."""
+    wanted = job(sequence=4096, zero=3, recompute="selective", recompute_modules=modules)
+    others = layer_kept(changed(wanted, software="megatron-2025"), arch, kind)
+    assert layer_kept(changed(wanted, software=software), arch, kind) == others
+    full = changed(wanted, software=software, layout=Layout(zero=3, recompute="full"))
+    assert layer_kept(full, arch, kind) < others
 
 
 @pytest.mark.parametrize("software", ["megatron-2025", "nemo-2024"])

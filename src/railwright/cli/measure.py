@@ -10,6 +10,7 @@ import typer
 from railwright.cli.groups import group
 from railwright.cli.perf import op_named, sizes_between
 from railwright.cli.studies import open_study, refuse_swapped
+from railwright.errors import RailwrightError
 
 if TYPE_CHECKING:
     from railwright.measure.bench.session import Session
@@ -78,7 +79,7 @@ def compare(
 
         show_compared(Path(log), open_study(study), job, as_json, html)
         return
-    from railwright.measure.steplog import EXPECTED, is_step_log
+    from railwright.measure.steplog import EXPECTED, is_step_log, why_untimed
 
     if is_step_log(Path(log)):
         from railwright.cli.steps_measured import show_steps
@@ -88,7 +89,12 @@ def compare(
     from railwright.measure.compare.comparing import compare as compared
     from railwright.measure.logs import read_log
 
-    curves = read_log(Path(log), op=op, ranks=ranks, also=EXPECTED)
+    try:
+        curves = read_log(Path(log), op=op, ranks=ranks, also=EXPECTED)
+    except RailwrightError as no:
+        if (why := why_untimed(Path(log))) is None:
+            raise
+        raise RailwrightError(why) from no
     found = compared(curves, open_study(study))
     if html is not None:
         from railwright.export.files import write_new

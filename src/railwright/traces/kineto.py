@@ -10,7 +10,7 @@ behind "baseTimeNanoseconds") with a category ('kernel', 'gpu_memcpy', 'cpu_op',
 from __future__ import annotations
 
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -46,6 +46,14 @@ LATEST = 2**63 / 1000
 
 LONG_KERNEL, LONG_LAUNCH = 10e-3, 3e-3
 """No training job's median kernel takes so long, nor does the median of the calls that launch them [s]."""
+
+EMPTY = "a profile without kernels and without operators; was anything profiled?"
+PAIRS = (
+    "its events are pairs of a beginning and an end ('ph': 'B' and 'E'), and those that are read are "
+    "complete ('X', with ts and dur), as PyTorch's profiler writes them: give what export_chrome_trace "
+    "wrote, or make one event of every pair."
+)
+"""What is said of a trace in which nothing is to compare."""
 
 _NO_RANK = re.compile(r"\d{10}")
 
@@ -106,17 +114,18 @@ def read(file: str | Path) -> Profile:
     if path.is_dir():
         raise wrong(path, "", "a folder; name the profiles in it, one of each rank.")
     head: dict[str, Any] = {}
-    kept, launches = _launched(_events(path, head))
+    others = Counter[str]()
+    kept, launches = _launched(_events(path, head, others))
     on_gpu = any(span.category in DEVICE for span in kept)
     if not on_gpu:
-        kept = [s for s in map(_span, _events(path, head)) if s.category in ("cpu_op", *MARKS)]
+        kept = [s for s in map(_span, _events(path, head, others)) if s.category in ("cpu_op", *MARKS)]
     kept, notes = _ended(kept)
     notes += _too_long(kept, launches)
     if not any(span.category not in MARKS for span in kept):
-        raise wrong(path, "", "a profile without kernels and without operators; was anything profiled?")
+        raise wrong(path, "", PAIRS if others["B"] else EMPTY)
     if on_gpu:
-        kept, others = _of_one_gpu(kept)
-        notes += others
+        kept, told = _of_one_gpu(kept)
+        notes += told
     first = min(span.start for span in kept)
     spans = sorted((_moved(span, first) for span in kept), key=lambda s: (s.start, s.end, s.name))
     about = head.get("distributedInfo") or {}
@@ -230,12 +239,13 @@ def _of_one_gpu(spans: list[Span]) -> tuple[list[Span], list[str]]:
     ]
 
 
-def _events(path: Path, head: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Complete events one by one; other values of the object go to `head`."""
+def _events(path: Path, head: dict[str, Any], others: Counter[str]) -> Iterator[dict[str, Any]]:
+    """Complete events one by one; other values of the object go to `head`, phases of other events to
+    `others`."""
     text = JsonText(path)
     opening = text.peek()
     if opening == "[":
-        yield from _listed(text)
+        yield from _listed(text, others)
         return
     if opening != "{":
         raise text.wrong("no trace of the PyTorch profiler: it does not begin with an object")
@@ -250,7 +260,7 @@ def _events(path: Path, head: dict[str, Any]) -> Iterator[dict[str, Any]]:
             raise wrong(path, "", EXECUTION_TRACE)
         if key == "traceEvents" and text.peek() == "[":
             found = True
-            yield from _listed(text)
+            yield from _listed(text, others)
         else:
             head[str(key)] = text.value()
         if text.peek() == ",":
@@ -261,7 +271,7 @@ def _events(path: Path, head: dict[str, Any]) -> Iterator[dict[str, Any]]:
         raise text.wrong("no trace of the PyTorch profiler: it has no traceEvents")
 
 
-def _listed(text: JsonText) -> Iterator[dict[str, Any]]:
+def _listed(text: JsonText, others: Counter[str]) -> Iterator[dict[str, Any]]:
     text.skip()
     origin: float | None = None
     while text.peek() != "]":
@@ -275,6 +285,8 @@ def _listed(text: JsonText) -> Iterator[dict[str, Any]]:
             origin = event["ts"] if origin is None else origin
             event["ts"] -= origin
             yield event
+        else:
+            others[str(event.get("ph"))] += 1
         if text.peek() == ",":
             text.skip()
         elif text.peek() != "]":

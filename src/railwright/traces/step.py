@@ -26,7 +26,9 @@ from railwright.traces.graph import ALONE, OPS, Group, Node, StepTrace
 from railwright.traffic.demand import Communicator
 from railwright.training import Event, Groups, StepResult, place, simulate
 from railwright.training.lanes.result import ADAM
+from railwright.training.lanes.tasks import PASSED_ON
 from railwright.training.lanes.timeline import WAITS
+from railwright.training.optimizer.muon import GATHERED
 from railwright.training.software.eras import hides_sends
 
 MOST_EVENTS = 400_000
@@ -176,6 +178,7 @@ class _Writer:
         lanes: dict[str, _Lane] = defaultdict(_Lane)
         received: dict[Unit, int] = {}
         ended: dict[Unit, _Lane] = defaultdict(_Lane)
+        beside: dict[int, int] = {}
         agreed = False
 
         def put(draft: _Draft) -> int:
@@ -187,13 +190,18 @@ class _Writer:
             inside = event.lane not in ("pp", "dp")
             if sends and (unit is None or (stage, unit) not in self.messages):
                 continue
-            if event.kind in ("optimizer", ADAM) and len(self.grid) > 1 and not agreed:
+            agrees = len(self.grid) > 1 and not agreed
+            if agrees and (event.kind in ("optimizer", ADAM) or GATHERED in event.name):
                 agreed = True
                 ready = [
                     n for lane in lanes.values() if (n := lane.until(event.start + self.eps)) is not None
                 ]
                 lanes["dp"].add(event.start, put(self._norm(tuple(sorted(ready)))))
             after = self._waits(event, lanes)
+            if PASSED_ON in event.name:
+                # it runs beside the part before it; the timeline shows what it takes longer
+                beside[len(drafts)] = lanes[event.lane].nodes[-1]
+                after = set(drafts[beside[len(drafts)]].node.after)
             passes, begin = together.get(unit, ((), 0.0)) if unit is not None else ((), 0.0)
             if inside and event.start <= begin + self.eps:
                 for one in passes:
@@ -211,7 +219,7 @@ class _Writer:
             if sends:
                 done = [ended[one].until(event.start + self.eps) for one in passes]
                 after.update(node for node in done if node is not None)
-            waits = tuple(sorted(after))
+            waits = tuple(sorted(after | {beside[node] for node in after if node in beside}))
             if event.kind == "sendrecv":
                 node = self._passed_on(put, event, waits, *parts.get(at, (0.0, 1)))
             else:
@@ -223,10 +231,7 @@ class _Writer:
 
     def _waits(self, event: Event, lanes: dict[str, _Lane]) -> set[int]:
         """What an event waits for on its stage."""
-        after = set()
-        own = lanes[event.lane]
-        if own.nodes:
-            after.add(own.nodes[-1])
+        after = set(lanes[event.lane].nodes[-1:])
         for name, lane in lanes.items():
             ended = lane.at(event.start, self.eps) if name != event.lane else None
             if ended is not None:

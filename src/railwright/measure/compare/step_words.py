@@ -104,8 +104,7 @@ def _spread(found: ComparedSteps) -> list[str]:
     spread, told = found.spread, []
     if found.log.blurred:
         told.append(
-            "Its times are worked out of the progress bar's rounded moving averages: how single steps differ "
-            "is not told."
+            "Its times are worked out of rounded moving averages: how single steps differ is not told."
         )
     elif spread.slow:
         when = f", every {spread.every} steps" if spread.every else ""

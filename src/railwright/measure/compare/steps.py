@@ -46,6 +46,8 @@ PRINTED_BY: dict[str, Software] = {
     "torchtitan": "fsdp-2025",
     "MaxText": "xla-2025",
     "llm-foundry": "fsdp-2023",
+    "torchtune": "fsdp-2024-eager",
+    "OLMo-core": "fsdp-2025",
     ZERO: "deepspeed-2024",
 }
 """Whose log a format is, by the newest software era in common use of the framework that prints it."""

@@ -5,3 +5,4 @@ from railwright.measure.steplog.log import StepLog as StepLog
 from railwright.measure.steplog.reading import EXPECTED as EXPECTED
 from railwright.measure.steplog.reading import is_step_log as is_step_log
 from railwright.measure.steplog.reading import read_step_log as read_step_log
+from railwright.measure.steplog.reading import why_untimed as why_untimed

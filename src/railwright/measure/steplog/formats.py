@@ -8,9 +8,10 @@ metrics.py, log); huggingface/nanotron (trainer.py, train_step_logs; logging/bas
 microsoft/DeepSpeed (runtime/pipe/engine.py, train_batch; utils/timer.py, ThroughputTimer); mosaicml/composer
 (loggers/console_logger.py, callbacks/speed_monitor.py); huggingface/transformers 5.24 (trainer.py;
 trainer_utils.py, speed_metrics; trainer_callback.py, ProgressCallback, which since version 5 prints four
-digits, as strings), whose bar tqdm draws (4.70, std.py, EMA); modelscope/ms-swift (trainers/patcher.py);
-AI-Hypercomputer/maxtext e591f30c (common/metric_logger.py); InternLM/InternEvo c628a8c8 (train/pipeline.py,
-its record of metrics).
+digits, as strings), whose bar is in `bars`; AI-Hypercomputer/maxtext e591f30c (common/metric_logger.py);
+InternLM/InternEvo c628a8c8 (train/pipeline.py, its record of metrics); allenai/OLMo-core fa6c5014 (train/
+callbacks/console_logger.py, speed_monitor.py, gpu_memory_monitor.py); allenai/OLMo 59a53e3f (olmo/train.py,
+SpeedMonitor, log_metrics_to_console).
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 MIB, GIB = 2.0**20, 2.0**30
@@ -25,9 +27,12 @@ HALF = 0.0005
 """What a figure that is printed with three decimals may be off."""
 DIGITS = 0.0005
 """The share that one printed with four digits may be off."""
-NUMBER = r"([-+]?\d[\d,]*\.?\d*(?:[eE][-+]?\d+)?)"
+NUMBER = r"([-+]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d*)?(?:[eE][-+]?\d+)?)(?!,?\d)"
+"""A number as Python prints it, thousands parted by commas; one with a comma for its point is none, or it
+would be read as ten times as much."""
 
 TRAINER = "Hugging Face's Trainer"
+TUNED = "torchtune"
 
 Told = Mapping[str, Any]
 """Fields of a `LoggedStep`."""
@@ -182,60 +187,6 @@ FORMATS: tuple[tuple[str, str, Reader], ...] = (
 )
 """(name, words without which a line tells its reader nothing, reader): of millions of lines few have them."""
 
-_LABEL = r"^(?:\[[^\]]*\]:?\s*|\d+:\s+)*"
-"""What launchers put before a line: '[rank0]:', '[default0]:', '0: '."""
-_BAR = re.compile(
-    _LABEL + r"\s*\d+%\|[^|]*\|\s*(\d{1,12})/(\d{1,12})\s*\[[\d:]+<[^,\]]*,\s*(\d+\.?\d*|\?)(s/it|it/s)\]"
-)
-_LOSS = re.compile(r"\{'(?:loss|train_runtime)': ")
-
-
-def bar(text: str) -> tuple[int, int, float] | None:
-    """(step, steps in all, seconds a step) that a progress bar without a name tells, or ms-swift's 'Train'.
-
-    Trainer draws its training and its evaluations so.  The time is the moving average of `unblurred`, and 0
-    where the bar begins. [s]
-    """
-    found = _BAR.match(text) if "%|" in text else None
-    if found is None or (found[3] == "?") != (int(found[1]) == 0):
-        return None
-    if found[3] == "?":
-        return 0, int(found[2]), 0.0
-    if not float(found[3]):
-        return None
-    rate = float(found[3])
-    return int(found[1]), int(found[2]), rate if found[4] == "s/it" else 1 / rate
-
-
-NEWEST = 0.3
-"""Share of the last step in tqdm's moving average (`smoothing`)."""
-
-
-def faded(step: int) -> int:
-    """Steps until a bar that begins with so many at once, which ran before a restart, tells a step's time.
-
-    They weigh 0.3 (1 - 0.3)^n of its average after n more; from a thousandth of a step on nobody sees them.
-    """
-    return math.ceil(math.log(NEWEST * step / 0.001) / -math.log(1 - NEWEST))
-
-
-def unblurred(averages: Mapping[int, float]) -> dict[int, float]:
-    """Times of steps from tqdm's moving averages; the average itself where the step before is missing. [s]
-
-    Of n values x the average is the sum of (1 - a)^(n-i) x_i a, divided by what it is of ones, 1 - (1 - a)^n.
-    """
-    sums = {step: mean * (1 - (1 - NEWEST) ** step) for step, mean in averages.items()}
-    found = {
-        step: (held - (1 - NEWEST) * sums[step - 1]) / NEWEST if step - 1 in sums else averages[step]
-        for step, held in sums.items()
-    }
-    return {step: seconds for step, seconds in found.items() if seconds > 0.0}
-
-
-def trains(text: str) -> bool:
-    """Whether Trainer writes of training here, so that the bar before is that of training."""
-    return "{'" in text and _LOSS.search(text) is not None
-
 
 def generates(text: str) -> bool:
     """Whether a step of reinforcement learning is told of, which generates its samples before it trains.
@@ -253,13 +204,34 @@ def steps_in_all(text: str) -> int | None:
     return None if found is None else int(found)
 
 
-BATCH = re.compile(r"\[batch=(\d+)(?:/\d+)?\]:")
-"""Composer's line before the metrics of a batch, which stand on lines of their own."""
+@dataclass(frozen=True)
+class Headed:
+    """A framework that tells of a step over many lines: one that numbers it, then a metric a line.
+
+    name     of the framework
+    opens    words without which a line numbers no step; number: that in it
+    metric   words before the tokens a second of each GPU
+    window   the rate is of many steps up to this one
+    """
+
+    name: str
+    opens: str
+    number: re.Pattern[str]
+    metric: str
+    window: bool = False
+
+    def rate(self, text: str) -> float | None:
+        """Tokens a second of each GPU. [token/s]"""
+        return _after(text, r"\b" + re.escape(self.metric)) if self.metric in text else None
 
 
-def composer(text: str) -> float | None:
-    """llm-foundry and Composer: tokens a second of each GPU, on a line of its own."""
-    return _after(text, r"\bthroughput/device/tokens_per_sec:")
+_BATCH = re.compile(r"\[batch=(\d+)(?:/\d+)?\]:")
+_STEP = re.compile(r"\[step=(\d+)/(?:\d+|\?\?\?)[,\]]")
+HEADED = (
+    Headed("llm-foundry", "[batch=", _BATCH, "throughput/device/tokens_per_sec:"),
+    Headed("OLMo-core", "[step=", _STEP, "throughput/device/TPS="),
+    Headed("OLMo", "[step=", _STEP, "throughput/device/tokens_per_second=", window=True),
+)
 
 
 def said(text: str) -> dict[str, int]:
@@ -280,9 +252,10 @@ def said(text: str) -> dict[str, int]:
 
 
 def reported(text: str) -> float | None:
-    """Bytes that Megatron's memory report calls reserved at most."""
-    held = _after(text, r"memory \(MB\) \|.*max reserved:") if "max reserved:" in text else None
-    return None if held is None else held * MIB
+    """Bytes that Megatron's memory report, or OLMo-core's metric, calls reserved at most."""
+    if "max reserved:" in text:
+        return _after(text, r"memory \(MB\) \|.*max reserved:", MIB)
+    return _after(text, r"GPU reserved mem \(GiB\)=", GIB) if "GPU reserved mem (GiB)=" in text else None
 
 
 def _after(text: str, words: str, unit: float = 1.0) -> float | None:

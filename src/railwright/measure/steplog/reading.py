@@ -9,26 +9,24 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from railwright.errors import RailwrightError
+from railwright.measure.steplog.bars import bar, faded, trains, tuned, unblurred
 from railwright.measure.steplog.formats import (
-    BATCH,
     FORMATS,
+    HEADED,
     TRAINER,
+    TUNED,
     ZERO,
     Told,
-    bar,
-    composer,
-    faded,
     generates,
     reported,
     said,
     steps_in_all,
-    trains,
-    unblurred,
     zero,
 )
 from railwright.measure.steplog.log import LoggedStep, StepLog
+from railwright.measure.steplog.untimed import untimed
 
-KNOWN = ", ".join(name for name, _, _ in FORMATS) + f", llm-foundry, {ZERO}"
+KNOWN = ", ".join((*(name for name, _, _ in FORMATS), *(one.name for one in HEADED), TUNED, ZERO))
 EXPECTED = f"a training log with lines that number steps and time them, as {KNOWN} print them"
 """What is asked of a training log."""
 COLOUR = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
@@ -56,6 +54,18 @@ def is_step_log(path: Path) -> bool:
     return bool(found.steps)
 
 
+def why_untimed(path: Path) -> str | None:
+    """What a log of training without the time of a step holds instead, and what to give; None of other files
+    (`is_step_log` says that it has no step)."""
+    found = _Found()
+    try:
+        for number, text in _lines(path):
+            found.take(number, text)
+    except OSError:
+        return None
+    return found.why_none(path)
+
+
 def read_step_log(path: Path) -> StepLog:
     """The steps of a training job's log.
 
@@ -75,13 +85,8 @@ def read_step_log(path: Path) -> StepLog:
             "or fine-tuning"
         )
     found.settle()
-    if not found.steps and found.trained:
-        raise RailwrightError(
-            f"{path}: has losses of {TRAINER} and nothing that times its steps; give it with the progress "
-            "bar (both streams of the job, 2>&1), or to its end (train_steps_per_second)"
-        )
     if not found.steps:
-        raise RailwrightError(f"{path}: has no training step; expected {EXPECTED}")
+        raise RailwrightError(found.why_none(path) or f"{path}: has no training step; expected {EXPECTED}")
     if len(found.frameworks) > 1:
         raise RailwrightError(
             f"{path}: has steps of {' and of '.join(found.frameworks)}; give the log of one job"
@@ -113,13 +118,16 @@ class _Found:
           tells times
     engine  what DeepSpeed's engine tells of steps, which counts where nothing else does
     generates  first line of a step that generates its samples, 0 where there is none
+    heads  framework that tells of a step over many lines -> the step of its last head
+    laps   (line, average) at every step of torchtune's bars, by epoch; lap: steps of one
+    untimed  (line, what it tells) of the first line of training that times no step
     """
 
     steps: dict[int, LoggedStep] = field(default_factory=dict)
     frameworks: list[str] = field(default_factory=list)
     said: dict[str, int] = field(default_factory=dict)
     reports: list[float] = field(default_factory=list)
-    batch: int | None = None
+    heads: dict[str, int] = field(default_factory=dict)
     before: int = 0
     latest: int = 0
     past: int = 0
@@ -133,6 +141,9 @@ class _Found:
     blurred: bool = False
     engine: dict[int, LoggedStep] = field(default_factory=dict)
     generates: int = 0
+    laps: dict[int, dict[int, tuple[int, float]]] = field(default_factory=dict)
+    lap: int = 0
+    untimed: tuple[int, str] | None = None
 
     def take(self, number: int, text: str) -> None:
         if not self.generates and generates(text):
@@ -141,18 +152,32 @@ class _Found:
             self._start(told_of_job)
         if (held := reported(text)) is not None:
             self.reports.append(held)
-        if "[batch=" in text and (batch := BATCH.search(text)):
-            self.batch = int(batch[1])
-        if self.batch is not None and (rate := composer(text)):
-            self._keep("llm-foundry", number, {"number": self.batch, "rate": rate})
-        elif told := _told(text):
+        if told := self._headed(text) or _told(text):
             self._keep(told[0], number, told[1])
         elif (engines := zero(text)) is not None:
             self.engine[engines["number"]] = LoggedStep(number, **engines)
+        elif self.untimed is None and (why := untimed(text)):
+            self.untimed = number, why
         self._draw(number, text)
 
+    def _headed(self, text: str) -> tuple[str, Told] | None:
+        """(framework, step) of a rate on a line of its own, below the line that numbers the step."""
+        for one in HEADED:
+            if one.opens in text and (head := one.number.search(text)):
+                self.heads[one.name] = int(head[1])
+            if one.name in self.heads and (rate := one.rate(text)):
+                return one.name, {"number": self.heads[one.name], "rate": rate}
+        return None
+
     def _draw(self, line: int, text: str) -> None:
-        """Progress bars of Trainer, and what tells which of them is the training's."""
+        """Progress bars of torchtune and Trainer, and what tells which of Trainer's is the training's."""
+        if (lap := tuned(text)) is not None:
+            self.lap, held = lap.steps, self.laps.setdefault(lap.epoch, {})
+            # drawn again with its own loss it says the same, and at its end the mean of all
+            if lap.step != next(reversed(held), None):
+                held.pop(lap.step, None)
+                held[lap.step] = line, lap.seconds
+            return
         if (station := bar(text)) is not None:
             step, self.last_bar, seconds = station
             if step == 0:
@@ -172,8 +197,13 @@ class _Found:
             self.announced = total
 
     def settle(self) -> None:
-        """Trainer's bar in place of the mean at its end; DeepSpeed's engine where nothing else tells."""
+        """Trainer's bar in place of the mean at its end; torchtune's, and DeepSpeed's engine, where nothing
+        else tells."""
         self._settle_bar()
+        if self.laps and not self.steps:
+            self._settle_laps()
+        windows = [one.name for one in HEADED if one.window]
+        self.blurred = self.blurred or any(name in windows for name in self.frameworks)
         if self.engine and not self.steps:
             self.frameworks, self.steps = [ZERO], self.engine
 
@@ -192,6 +222,25 @@ class _Found:
             step: LoggedStep(held[step][0], step, seconds=seconds, between=between)
             for step, seconds in times.items()
         }
+
+    def _settle_laps(self) -> None:
+        """torchtune's bars; tqdm's averages begin anew in every epoch."""
+        self.frameworks, self.blurred = [TUNED], True
+        for epoch, held in sorted(self.laps.items()):
+            before = min(held) - 1
+            times = unblurred({step - before: average for step, (_, average) in held.items()})
+            for step, seconds in sorted(times.items()):
+                line, number = held[step + before][0], (epoch - 1) * self.lap + step + before
+                self.steps[number] = LoggedStep(line, number, seconds=seconds)
+
+    def why_none(self, path: Path) -> str | None:
+        """Why a log of training has no step; None where it is none that is known."""
+        if self.trained:
+            return (
+                f"{path}: has losses of {TRAINER} and nothing that times its steps; give it with the "
+                "progress bar (both streams of the job, 2>&1), or to its end (train_steps_per_second)"
+            )
+        return f"{path}:{self.untimed[0]}: {self.untimed[1]}" if self.untimed else None
 
     def _start(self, told: dict[str, int]) -> None:
         if any(self.said.get(field, value) != value for field, value in told.items()):

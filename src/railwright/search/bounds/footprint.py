@@ -59,6 +59,12 @@ def held_first(schedule: str, stages: int, chunks: int, stage: int, microbatches
     return tuple(groups * stages + min(max(rest - c * stages, 0), stages) for c in range(chunks))
 
 
+def _sharded(zero: int) -> tuple[bool, bool]:
+    """What of `zero` changes activations: units wait to be reduced under 3, and DeepSpeed runs pipelines,
+    whose engine keeps tensors of its own, under 0 and 1."""
+    return zero == 3, zero < 2
+
+
 @dataclass(frozen=True)
 class Held:
     """What a stage's activations are made of, per sequence parallelism and recomputation (i, j). [byte]
@@ -112,10 +118,10 @@ class Footprint:
             for m, micro_batch in enumerate(block.of("micro_batch")):
                 count = self.job.global_batch // (block.data * micro_batch)
                 held = held_first(block.structure["schedule"], stages, len(shape.chunks), stage, count)
-                known: dict[tuple[bool, bool], tuple[Floats, Floats]] = {}
+                known: dict[tuple[bool, ...], tuple[Floats, Floats]] = {}
                 for (z, zero), (o, offload) in product(enumerate(zeros), enumerate(offloads)):
                     setting = {**first, "micro_batch": micro_batch, "zero": zero, "offload": offload}
-                    which = (zero == 3, "activations" in offload)
+                    which = (*_sharded(zero), "activations" in offload)
                     if which not in known:
                         known[which] = self._moments(setting, block, shape, held)
                     moving, resting = known[which]
@@ -209,9 +215,7 @@ class Footprint:
         grid = [block.of("sequence_parallel"), recompute or block.of("recompute")]
         shaping = tuple(setting[a] for a in SHAPING if a != "schedule")
         alone = setting["pipeline"] == 1  # hands nothing to another stage
-        # units wait under 3, and DeepSpeed runs pipelines under 0 and 1
-        sharded = setting["zero"] == 3, setting["zero"] < 2
-        key = (shaping, setting["micro_batch"], *grid, sharded, alone, kinds)
+        key = (shaping, setting["micro_batch"], *grid, _sharded(setting["zero"]), alone, kinds)
         if key not in self._held:
             none = tuple((0.0,) for _ in range(len(kinds) + 3))
             chunks = (

@@ -61,6 +61,9 @@ MLP = (
 )
 """Kept tensors of an MLP, or of experts, that its backward pass frees."""
 
+RUNS_AGAIN = {"attention": "core_attn", "dense": "mlp", "moe": "moe"}
+"""Block of a layer -> the one of `recompute_modules` that runs it again, but for its first products."""
+
 
 @dataclass(frozen=True)
 class StageActivations:
@@ -251,7 +254,8 @@ def layer_kept_parts(
         return kept
     whole = (name for name in gathered_whole(job, arch, kind) if name in kept)
     kept = kept | {name: kept[name] * layout.tensor for name in whole} | _shared_input(job, arch, kept)
-    if recompute == "selective" and (saves := era_of(job).saves):
+    saves = era_of(job).saves
+    if recompute == "selective" and saves and _all_again(kind, layout.recompute_modules):
         # JAX computes the rest again from the layer's input: PaXML saves the output projection too
         # (SAVE_QKV_OUT_PROJ), MaxText does not (save_qkv_proj).  Source: NVIDIA/dgxc-benchmarking
         return {name: size for name, size in kept.items() if name in saves}
@@ -261,6 +265,12 @@ def layer_kept_parts(
         kept[BEFORE_EXCHANGE] = kept["attention output"]
     needed = {name: size for name, size in kept.items() if is_needed(job, arch, kind, name)}
     return needed | adapters_keep(job, arch, kind, tokens_of(job))
+
+
+def _all_again(kind: Layer, modules: Sequence[str]) -> bool:
+    """Whether attention and MLP of a layer run again, so that a framework which names what it saves keeps no
+    more of it than that; what does not run again keeps all that its backward pass reads."""
+    return all(RUNS_AGAIN.get(block) in modules for block in PARTS[kind] if block)
 
 
 def _shared_input(job: TrainingJob, arch: Transformer, kept: Mapping[str, float]) -> dict[str, float]:
