@@ -223,6 +223,18 @@ def test_groups_that_share_a_copy_are_an_axis() -> None:
     }
 
 
+@pytest.mark.parametrize("shard", [["servers"], [None, "servers"]])
+def test_structures_larger_than_the_job_are_refused(shard: list[object]) -> None:
+    """Two stages named for one GPU of a server: no ranks are left to be counted in servers."""
+    wanted = job(batch=16, gpus=1)
+    axes = {"tensor": [1], "pipeline": [1, 2], "shard": shard, "placement": ["packed"]}
+    found, refused = blocks(Space.of(axes), wanted, DENSE, machine(1).network.fabric)
+    assert {block.structure["pipeline"] for block in found} <= {1}
+    assert any("1 GPU is not a multiple of tensor x pipeline" in no.example for no in refused) is (
+        None in shard
+    )
+
+
 def test_a_word_stands_for_groups_of_whole_servers() -> None:
     """16 and 32 ranks on 2 and 4 servers of 8: while there are several groups; context-parallel ranks stay
     together, and no server has less than a group where tensors are cut over all of it."""
