@@ -21,8 +21,9 @@ from railwright.spec.study import Cluster, ComputeNetwork
 from railwright.study import run
 from railwright.training import StepResult
 from railwright.training.lanes.critical import critical_path
-from railwright.training.recommendation.dlrm import _Step, simulate_recommendation
+from railwright.training.recommendation.dlrm import simulate_recommendation
 from railwright.training.recommendation.sharding import domain_sizes, shard
+from railwright.training.recommendation.work import Step
 from training_cases import machine, priced
 
 
@@ -124,12 +125,12 @@ def test_only_what_leaves_a_server_shares_its_nics() -> None:
     asked = ranking(sharding="table-row-wise")
     fabric = machine().network.fabric
     tables = shard(asked, SMALL, 32, fabric.gpus_per_server, 1e12)
-    tasks = _Step(asked, SMALL, machine(), tables, 32, 8, priced(1e9), None).tasks()
+    tasks = Step(asked, SMALL, machine(), tables, 32, 8, priced(1e9), None).tasks()
     wires = {task.name: task.wire > 0 for task in tasks if task.lane != "compute"}
     inside = ("embeddings, sum", "gradients, copy")
     assert wires == {name: name not in inside for name in wires}
     one = shard(asked, SMALL, 8, 8, 1e12)
-    alone = _Step(asked, SMALL, machine(), one, 8, 8, priced(1e9), None).tasks()
+    alone = Step(asked, SMALL, machine(), one, 8, 8, priced(1e9), None).tasks()
     assert not any(task.wire for task in alone)
 
 

@@ -18,8 +18,10 @@ from railwright.growth.machines import networked
 from railwright.growth.parts import constant, speeds
 from railwright.growth.supply import bill
 from railwright.model import load_model
+from railwright.serving.predict import serve
 from railwright.spec import load_study_text
 from railwright.spec.money import Money
+from railwright.spec.serving import Client
 from railwright.units import HOURS_OF_YEAR
 
 BOOK = with_defaults(price_book())
@@ -120,9 +122,6 @@ def test_the_pace_of_a_replica_is_what_the_simulator_serves_at_such_a_load():
     rung = next(r for r in path(model="llama-3.1-70b").rungs if r.fit)
     catalog = load_catalog()
     machine = networked(catalog.servers["hgx-h100"], 1, speeds()[-1], catalog)
-    from railwright.serving.predict import serve
-    from railwright.spec.serving import Client
-
     client = Client(kind="poisson", rate=3.3, requests=600, input=3072, output=1024)
     job = rung.fit.job.model_copy(update={"replicas": 2, "client": client})
     served = serve(job, load_model("llama-3.1-70b"), machine)

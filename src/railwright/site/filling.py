@@ -12,7 +12,7 @@ from railwright.site.circuits import Machine, RackPower, Supplying
 from railwright.site.connecting import CORDS, connect
 from railwright.site.loading import constant, find_part
 from railwright.site.parts import Intake, RackKind, SiteParts
-from railwright.spec.site import Site
+from railwright.spec.site import RoomCooling, Site
 from railwright.units import show_power
 
 GENERIC_SERVER, GENERIC_SWITCH, LARGE_SWITCH, HOST = "server", "switch", "large-switch", "storage-server"
@@ -159,8 +159,7 @@ def switch_machine(switch: Switch, kind: str, parts: SiteParts) -> Machine:
 
     Raises PlanError where no source gives its power.
     """
-    large = switch.power_max > constant("c14_power")
-    intake = parts.machines.get(switch.name) or parts.machines[LARGE_SWITCH if large else GENERIC_SWITCH]
+    intake = switch_intake(switch, parts)
     watts = switch.power_max or intake.power
     if not watts:
         raise PlanError(
@@ -171,6 +170,12 @@ def switch_machine(switch: Switch, kind: str, parts: SiteParts) -> Machine:
     return Machine(switch.name, kind, switch.rack_units, watts, intake)
 
 
+def switch_intake(switch: Switch, parts: SiteParts) -> Intake:
+    """The record of a switch, else that of any other of its power."""
+    large = switch.power_max > constant("c14_power")
+    return parts.machines.get(switch.name) or parts.machines[LARGE_SWITCH if large else GENERIC_SWITCH]
+
+
 def host_machine(parts: SiteParts) -> Machine:
     """A storage or management host of a service network."""
     intake: Intake = parts.machines[HOST]
@@ -179,8 +184,12 @@ def host_machine(parts: SiteParts) -> Machine:
 
 def liquid_share(machine: Machine, site: Site) -> float:
     """Share of a machine's heat that its coolant takes: the study's for servers, else the record's."""
-    share = site.cooling.liquid_share
-    return share if share is not None and machine.kind == "server" else machine.intake.liquid
+    return server_liquid(machine.intake, site.cooling) if machine.kind == "server" else machine.intake.liquid
+
+
+def server_liquid(intake: Intake, cooling: RoomCooling) -> float:
+    """The same of a server's."""
+    return intake.liquid if cooling.liquid_share is None else cooling.liquid_share
 
 
 def servers_per_rack(server: Machine, rooms: Rooms) -> Fill:

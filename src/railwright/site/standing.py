@@ -12,7 +12,7 @@ from railwright.catalog import find
 from railwright.catalog.parts import Catalog, Server
 from railwright.fabric import Fabric, count
 from railwright.site.cooling import typical_pue
-from railwright.site.filling import HOST
+from railwright.site.filling import GENERIC_SERVER, HOST, server_liquid, switch_intake
 from railwright.site.parts import SiteParts
 from railwright.spec.site import RoomCooling
 
@@ -57,16 +57,14 @@ def standing(
             if not number:
                 continue
             switch = find(catalog.switches, fabric.parts[part])
-            known = parts.machines.get(switch.name)
-            each = switch.power_max or (known.power if known else 0.0)
+            intake = switch_intake(switch, parts)
+            each = switch.power_max or intake.power
             switches += number * each
-            liquid += number * each * (known.liquid if known else 0.0)
+            liquid += number * each * intake.liquid
             unrated += 0 if each else number
     hosts = max((fabric.num_servers - compute.num_servers for fabric in beside), default=0)
     servers = server.power_max * compute.num_servers
-    record = parts.machines.get(server.name)
-    share = cooling.liquid_share
-    share = share if share is not None else (record.liquid if record else 0.0)
+    record = parts.machines.get(server.name) or parts.machines[GENERIC_SERVER]
     host = parts.machines[HOST]
-    liquid += share * servers + hosts * host.power * host.liquid
+    liquid += server_liquid(record, cooling) * servers + hosts * host.power * host.liquid
     return Standing(servers, switches, hosts * host.power, liquid, unrated, hosts)

@@ -21,9 +21,6 @@ from railwright.model.shape.architecture import Operator
 from railwright.spec.training import TrainingJob
 from railwright.training.layers.casts import compiled_casts
 
-ANY_LAYOUT = LIKE_BLACKWELL
-"""Generations whose products in fp8 take operands in any layout (compute capability 10 and 11)."""
-
 WRITTEN = 3 / 4
 """Bytes of a kernel that reads 16 bits and writes one copy in 8, over those of one that writes two."""
 
@@ -38,7 +35,7 @@ ACTIVATIONS = ("mlp activation", "shared expert activation")
 def weighs_one_byte(job: TrainingJob, generation: str) -> bool:
     """Whether a job's weights in fp8 have one copy on GPUs of a generation; frozen ones too have two where
     the gradients of their inputs read the other."""
-    return job.dtype == "fp8" and not compiled_casts(job) and generation in ANY_LAYOUT
+    return job.dtype == "fp8" and not compiled_casts(job) and generation in LIKE_BLACKWELL
 
 
 def has_one_copy(job: TrainingJob, gpu: Gpu) -> bool:

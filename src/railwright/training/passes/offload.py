@@ -19,20 +19,17 @@ from railwright.training.lanes.tasks import Task
 from railwright.training.layers.communication import WEIGHT_BYTES, gradient_bytes
 from railwright.training.memory.activations import layer_kept
 from railwright.training.software.eras import era_of
-from railwright.training.software.host import sharing_grace
 from railwright.training.software.hosted import ranks_together, weights_on_host
 
 PCIE_SHARE = 55.4 / 63.0
 """Copies from host to GPU over the nominal rate of PCIe 5.0 x16: 55.4 of 63 GB/s, as nvbandwidth measures
 (NVIDIA, nvbandwidth, README, sample output)."""
 
-CHIP_TO_CHIP = 450e9
-"""NVLink-C2C of a Grace CPU to all of its GPUs, one direction: 900 GB/s both ways.
-Source: NVIDIA, GH200 Grace Hopper Superchip and GB200 NVL72, product pages. [byte/s]"""
-
-VERA = ("vr", 450e9)
-"""How GPUs of a Vera CPU begin their names, and each one's part of its NVLink-C2C, one direction: 1.8 TB/s
-both ways for two of them.  Source: NVIDIA, Inside the NVIDIA Rubin Platform (2026). [byte/s]"""
+CHIP_TO_CHIP = {"gh": 450e9, "gb": 450e9 / 2, "vr": 900e9 / 2}
+"""How GPUs with NVLink-C2C to their CPU begin their names, and each one's part of it, one direction: Grace
+has 900 GB/s both ways, for one GPU (GH200) or two (GB200, GB300), Vera 1.8 TB/s for two.
+Source: NVIDIA, GH200 Grace Hopper Superchip and GB200 NVL72, product pages; Inside the NVIDIA Rubin Platform
+(2026). [byte/s]"""
 
 HOST_ADAM = 2.57 / 10e9
 """Host time per parameter of DeepSpeed's CPU Adam with all cores of a server: 2.57 s for 10 billion.
@@ -53,11 +50,9 @@ param_copy_back_gpu_hook; PyTorch, ATen/native/cuda/Copy.cu, copy_kernel_cuda (c
 def host_link(machine: Machine) -> float:
     """Rate between one GPU and its host, one direction: its part of its Grace or Vera CPU's NVLink-C2C, else
     its own PCIe slot, whatever the NIC's. [byte/s]"""
-    if sharing := sharing_grace(machine.gpu):
-        return CHIP_TO_CHIP / sharing
-    if machine.gpu.name.startswith(VERA[0]):
-        return VERA[1]
-    return PCIE_SHARE * machine.gpu.slot
+    name = machine.gpu.name.lower()
+    own = (rate for begin, rate in CHIP_TO_CHIP.items() if name.startswith(begin))
+    return next(own, PCIE_SHARE * machine.gpu.slot)
 
 
 def host_copy(machine: Machine, name: str, seconds: float, unit: int = -1, behind: float = 0.0) -> Task:

@@ -8,8 +8,6 @@ and 4.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
 from itertools import product
 from typing import get_args
 
@@ -17,40 +15,25 @@ import numpy as np
 
 from railwright.collectives import predict as network_predict
 from railwright.collectives.machine import Machine
-from railwright.collectives.prediction import Op
-from railwright.compute import kernel_time
 from railwright.compute.limited import of_power
 from railwright.errors import PlanError
 from railwright.fabric.faults import check_joins
 from railwright.fabric.graph import Fabric
-from railwright.model.operators.kernels import ELEMENT, Block
-from railwright.model.recommendation.dlrm import Part, Recommender
-from railwright.model.recommendation.operators import (
-    INDEX_BYTES,
-    ROW_STATE_BYTES,
-    STATE_BYTES,
-    dense_blocks,
-    layout_blocks,
-    lookup_operator,
-    update_operators,
-)
-from railwright.model.shape.architecture import Operator
+from railwright.model.operators.kernels import ELEMENT
+from railwright.model.recommendation.dlrm import Recommender
 from railwright.spec.recommendation import RecommendationJob
-from railwright.traffic.demand import Communicator
 from railwright.training.checks.feed import fed, feed_of_samples
-from railwright.training.lanes.contention import on_links
-from railwright.training.lanes.result import Memory, StepResult, UsedCollective
-from railwright.training.lanes.tasks import LANES, Pass, Task, run
-from railwright.training.lanes.timeline import Event, Lane, Share, Timeline
+from railwright.training.lanes.result import Memory, StepResult
+from railwright.training.lanes.tasks import LANES, Pass, run
+from railwright.training.lanes.timeline import Event, Share, Timeline
 from railwright.training.layers.communication import Predict
 from railwright.training.layers.costs import KernelTime
 from railwright.training.recommendation.sharding import (
-    GRADIENT_BYTES,
-    TABLE_BYTES,
     Sharding,
     domain_sizes,
     shard,
 )
+from railwright.training.recommendation.work import Step
 from railwright.training.software.constants import constant
 from railwright.training.software.formats import job_peak
 from railwright.units import GIB, HOUR
@@ -65,11 +48,6 @@ communicators of `communicator_bytes` (constants.yaml) are 3.1e9."""
 DENSE_STATE_BYTES = {"bf16": 16.0, "fp16": 14.0}
 """Bytes per parameter of the MLPs on every GPU: weights (fp32, and fp16 beside), gradient, one accumulator of
 Adagrad, and the buffer of the all-reduce."""
-
-DENSE_GRADIENT_BYTES = 4.0
-DENSE_UPDATE_BYTES = DENSE_GRADIENT_BYTES + 2.0 * (4.0 + 4.0)
-"""HBM bytes of an Adagrad update per dense parameter: gradient, weight and accumulator read, the last two
-written, fp32."""
 
 BAND_LOW, BAND_HIGH = 0.89, 1.32
 """80 % band of measured over predicted step time: of 75 published systems, each kind of GPU, number of them
@@ -126,12 +104,12 @@ def tables_of(job: RecommendationJob, model: Recommender, machine: Machine) -> S
 
 def _fastest(
     job: RecommendationJob, model: Recommender, machine: Machine, predict: Predict, kernel: KernelTime | None
-) -> tuple[_Step, Pass]:
+) -> tuple[Step, Pass]:
     """The step with the tables where it takes least, of all that the job's sharding can be."""
     gpus, per_server = gpus_of(job, machine.network.fabric)
     slowdown = constant("compute_slowdown_in_overlap") if job.overlap else 1.0
     steps = [
-        _Step(job, model, machine, tables, gpus, per_server, predict, kernel)
+        Step(job, model, machine, tables, gpus, per_server, predict, kernel)
         for tables in _shardings(job, model, machine)
     ]
     return min(((step, run(step.tasks(), slowdown)) for step in steps), key=lambda one: one[1].duration)
@@ -189,158 +167,6 @@ def gpus_of(job: RecommendationJob, fabric: Fabric) -> tuple[int, int]:
     """GPUs of the job, and those of one server that it uses."""
     gpus = job.gpus or fabric.num_gpus
     return gpus, min(fabric.gpus_per_server, gpus)
-
-
-@dataclass
-class _Step:
-    """The tasks of one step, and the collectives behind them."""
-
-    job: RecommendationJob
-    model: Recommender
-    machine: Machine
-    tables: Sharding
-    gpus: int
-    per_server: int
-    predict: Predict
-    kernel: KernelTime | None
-    used: list[UsedCollective] = field(default_factory=list)
-    made: list[Task] = field(default_factory=list)
-    chained: int = -1
-
-    def tasks(self) -> list[Task]:
-        """In the order of each lane; without overlap each also waits for the one before it."""
-        job, held = self.job, self.tables.busiest
-        number = TABLE_BYTES[job.table_dtype]
-        samples = job.global_batch // self.gpus
-        blocks = dense_blocks(self.model, samples, job.dtype)
-        laid = layout_blocks(self.model, samples, self.tables.arriving, self.tables.placed)
-        meeting = [*laid, *blocks["interaction"]]
-        indices = () if job.overlap else (self._indices(),)
-        looked = self._compute("lookup", "lookup", [lookup_operator(held, number)], indices)
-        arrived = self._exchange_forward(looked)
-        if job.overlap:
-            self._indices()
-        bottom = self._compute("bottom MLP", "mlp", _forward(blocks["bottom"]), ())
-        met = self._compute("interaction", "interaction", _forward(meeting), (arrived, bottom))
-        top = self._compute("top MLP", "mlp", _forward(blocks["top"]), (met,))
-        top = self._compute("top MLP backward", "mlp", _backward(blocks["top"]), (top,))
-        waits = [self._reduce("top", top)]
-        met = self._compute("interaction backward", "interaction", _backward(meeting), (top,))
-        waits.append(self._reduce("interaction", met))
-        returned = self._exchange_backward(met)
-        bottom = self._compute("bottom MLP backward", "mlp", _backward(blocks["bottom"]), (met,))
-        waits.append(self._reduce("bottom", bottom))
-        update = list(update_operators(held, number, job.optimizer))
-        self._compute("update tables", "optimizer", update, (returned,))
-        moved = DENSE_UPDATE_BYTES * self.model.dense_parameters() + self._copies_update(number)
-        adagrad = Operator("adagrad", "memory", 0.0, moved, "fp32", phase="optimizer")
-        self._compute("update MLPs", "optimizer", [adagrad], tuple(w for w in waits if w >= 0))
-        return self.made
-
-    def _copies_update(self, number: float) -> float:
-        """HBM bytes of updating the tables that every GPU holds: every row, in the tables' own type and
-        optimizer, from a gradient like the MLPs'.
-
-        number  bytes of one number in a table
-        """
-        optimizer = self.job.optimizer
-        state = STATE_BYTES[optimizer] + ROW_STATE_BYTES[optimizer] / self.model.width
-        return self.tables.replicated * (DENSE_GRADIENT_BYTES + 2.0 * (number + state))
-
-    def _exchange_forward(self, after: int) -> int:
-        """Sums to the samples they belong to: added up inside a domain, then sent to every other."""
-        job, within = self.job, self.tables.domain_gpus
-        size = job.global_batch * self.tables.sent * ELEMENT
-        if within > 1:
-            after = self._communicate("embeddings, sum", "reduce_scatter", size, self._domains(), (after,))
-        if within < self.gpus:
-            name = "embeddings, all-to-all"
-            after = self._communicate(name, "all_to_all", size / within, self._across(), (after,))
-        return after
-
-    def _exchange_backward(self, after: int) -> int:
-        """Gradients of the sums, the way they came."""
-        job, within = self.job, self.tables.domain_gpus
-        size = job.global_batch * self.tables.sent * ELEMENT
-        if within < self.gpus:
-            name = "gradients, all-to-all"
-            after = self._communicate(name, "all_to_all", size / within, self._across(), (after,))
-        if within > 1:
-            after = self._communicate("gradients, copy", "all_gather", size, self._domains(), (after,))
-        return after
-
-    def _indices(self) -> int:
-        """Every GPU's samples name rows that others hold; each piece by columns gets a copy.
-
-        A GPU sends an equal part of all, and the one that looks up most gets its own: the longer of the two.
-        """
-        most = max(self.tables.indices / self.gpus, self.tables.received)
-        each = most * INDEX_BYTES * self.job.global_batch
-        return self._communicate("indices, all-to-all", "all_to_all", each, self._world(), ())
-
-    def _reduce(self, part: Part, after: int) -> int:
-        """Gradients of one part of the MLPs; those of replicated tables go with the interaction's."""
-        numbers = self.model.dense_parameters(part)
-        if part == "interaction":
-            numbers += int(self.tables.replicated)
-        size = numbers * GRADIENT_BYTES[self.job.dtype]
-        return self._communicate(f"gradients of {part}", "all_reduce", size, self._world(), (after,), "dp")
-
-    def _communicate(
-        self,
-        name: str,
-        op: Op,
-        size: float,
-        groups: Sequence[Communicator],
-        after: tuple[int, ...],
-        lane: Lane = "emb",
-    ) -> int:
-        """A collective that all groups run at once; its task, or what it follows where groups are one GPU."""
-        if size <= 0 or len(groups[0]) == 1:
-            return after[-1] if after else -1
-        found = self.predict(self.machine, op, size, groups)
-        crosses = len(set((groups[0].gpus // self.per_server).tolist())) > 1
-        self.used.append(UsedCollective(name, lane, 1.0, found, lane, crosses))
-        wire, uses = on_links(found, crosses)
-        return self._put(Task(lane, name, op, found.time, after, size=size, wire=wire, uses=uses))
-
-    def _compute(self, name: str, kind: str, operators: Sequence[Operator], after: tuple[int, ...]) -> int:
-        timed = self.kernel or (lambda op: kernel_time(op, self.machine.gpu))
-        return self._put(Task("compute", name, kind, sum(timed(op) for op in operators), after))
-
-    def _put(self, task: Task) -> int:
-        after = tuple(sorted({a for a in task.after if a >= 0}))
-        if not self.job.overlap and self.chained >= 0:
-            after = tuple(sorted({*after, self.chained}))
-        self.made.append(task.behind(after))
-        self.chained = len(self.made) - 1
-        return self.chained
-
-    def _world(self) -> tuple[Communicator, ...]:
-        return (Communicator(np.arange(self.gpus, dtype=np.int32), "world"),)
-
-    def _domains(self) -> tuple[Communicator, ...]:
-        within = self.tables.domain_gpus
-        return tuple(
-            Communicator(np.arange(first, first + within, dtype=np.int32), "table")
-            for first in range(0, self.gpus, within)
-        )
-
-    def _across(self) -> tuple[Communicator, ...]:
-        """GPUs at the same place of every domain: on a rail-optimised fabric, one rail each."""
-        within = self.tables.domain_gpus
-        return tuple(
-            Communicator(np.arange(place, self.gpus, within, dtype=np.int32), "samples")
-            for place in range(within)
-        )
-
-
-def _forward(blocks: Sequence[Block]) -> list[Operator]:
-    return [b.forward for b in blocks]
-
-
-def _backward(blocks: Sequence[Block]) -> list[Operator]:
-    return [op for b in reversed(blocks) for op in (*b.backward_input, *b.backward_weight)]
 
 
 def _shares(done: Pass) -> tuple[Share, ...]:

@@ -26,9 +26,9 @@ Launcher = Literal["python", "inductor", "native"]
 """What launches a layer's kernels: PyTorch's modules one by one, the wrapper that torch.compile wrote of the
 layer, or a compiled program without Python (XLA)."""
 
-GRACE = {"gb": 2, "gh": 1}
-"""How GPUs of a Grace CPU, which launches for them, begin their names, and how many of them share one.  Vera
-launches as the sources' Xeon does: nothing is published of it but that NVIDIA calls it twice Grace."""
+GRACE = ("gb", "gh")
+"""How GPUs of a Grace CPU, which launches for them, begin their names.  Vera launches as the
+sources' Xeon does: nothing is published of it but that NVIDIA calls it twice Grace."""
 
 
 @dataclass(frozen=True)
@@ -130,12 +130,7 @@ def launch_times(
 
 def cpu_factor(gpu: Gpu) -> float:
     """Time of the CPU that launches for a GPU over that of the sources' CPU (Xeon)."""
-    return constant("host_grace_ratio") if sharing_grace(gpu) else 1.0
-
-
-def sharing_grace(gpu: Gpu) -> int:
-    """GPUs that share a GPU's Grace CPU; 0 where it has another one."""
-    return next((count for begin, count in GRACE.items() if gpu.name.lower().startswith(begin)), 0)
+    return constant("host_grace_ratio") if gpu.name.lower().startswith(GRACE) else 1.0
 
 
 def _held(operators: LayerOperators, graphs: tuple[str, ...]) -> frozenset[str]:
