@@ -17,7 +17,7 @@ FLOORS = {
     "collectives": 4,
     "training": 5, "serving": 5,
     "measure": 6, "emulate": 6, "crosscheck": 6, "search": 6, "traces": 6, "reliability": 6,
-    "deploy": 6, "queueing": 6,
+    "deploy": 6, "queueing": 6, "runs": 6,
     "cost": 7, "diagnose": 7,
     "study": 8, "growth": 8,
     "report": 9, "cli": 9,

@@ -30,6 +30,7 @@ COMMANDS = {
     "check": Entry("studies", "Report every mistake in a study."),
     "init": Entry("studies", "Write a commented starter study."),
     "schema": Entry("studies", "Print the JSON Schema of study files."),
+    "import": Entry("imports", "Read a run's own settings as a job."),
     "search": Entry("search", "Find the best layouts of a job."),
     "perf": Entry("perf", "Predict a collective as nccl-tests prints it."),
     "moe": Entry("moe", "Predict dispatch and combine of a mixture-of-experts layer."),

@@ -113,6 +113,11 @@ WRITTEN = {
 
 def study(job: TrainingJob, arch: Transformer, hosts: Hosts) -> list[str]:
     """The job of a study, with this layout."""
+    return job_lines(job)
+
+
+def job_lines(job: TrainingJob) -> list[str]:
+    """A job as the section `jobs` of a study: what it must say, and what is not its default."""
     lines = [
         "jobs:",
         f"  - name: {scalar(job.name)}",

@@ -1,0 +1,180 @@
+"""`railwright import`: a run's own script, arguments, log or configuration as a job of a study."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from railwright.cli.studies import open_study, study_text
+from railwright.errors import RailwrightError, nearest
+
+if TYPE_CHECKING:
+    from railwright.runs import Run
+    from railwright.spec.training import TrainingJob
+
+
+def add_to(app: typer.Typer) -> None:
+    """Hang the command of this file on the application."""
+    app.command("import")(import_run)
+
+
+def import_run(
+    run: Annotated[
+        Path,
+        typer.Argument(
+            metavar="RUN",
+            help="Megatron-LM: a script that launches it, a file or YAML of its arguments, or a log that "
+            "lists them. torchtitan: its TOML file.",
+        ),
+    ],
+    study: Annotated[
+        str | None,
+        typer.Option("--study", metavar="STUDY", help="Print this study with the job in it, not it alone."),
+    ] = None,
+    name: Annotated[str, typer.Option("--name", help="Name of the job; default: the file's.")] = "",
+    model: Annotated[
+        str, typer.Option("--model", help="The model: a bundled name or a config.json; default: as RUN says.")
+    ] = "",
+    config: Annotated[
+        Path | None,
+        typer.Option("--config", help="New file for the config.json of a model that is not bundled."),
+    ] = None,
+    vocab: Annotated[
+        int | None,
+        typer.Option("--vocab", min=1, help="Rows of the vocabulary, if a tokenizer brings them."),
+    ] = None,
+    gpus: Annotated[
+        int | None, typer.Option("--gpus", min=1, help="GPUs of the run; default: as RUN says.")
+    ] = None,
+    software: Annotated[
+        str, typer.Option("--software", help="Software era; default: that of today's framework.")
+    ] = "",
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="NAME=VALUE", help="A variable of the script; may be repeated."),
+    ] = None,
+) -> None:
+    """Read a run's own settings as a job.
+
+    Prints the job as a section of a study, with what was read otherwise than it stands, or not, as comments.
+    Scripts are read, never run.
+    """
+    from railwright.runs import Asked, read_run
+    from railwright.spec.document import read_text
+
+    _known_era(software)
+    per_server = None if study is None else _gpus_of_a_server(study)
+    asked = Asked(name, model, vocab, gpus, per_server, software, _variables(settings or ()))
+    found = read_run(read_text(run), str(run), asked)
+    fields = dict(found.fields)
+    if found.config is not None:
+        fields["model"] = _placed(found.config, config, run, study)
+    job = _validated(fields, run)
+    if found.config is not None and config is not None:
+        _write(found.config, config)
+    typer.echo(_fragment(job, found, run) if study is None else _in_study(job, found, run, study), nl=False)
+
+
+def _known_era(software: str) -> None:
+    if not software:
+        return
+    from railwright.training.software.eras import eras
+
+    known = list(eras())
+    if software not in known:
+        hint = nearest(software, known) or f"; choose one of {', '.join(known)}"
+        raise RailwrightError(f"--software: there is no era '{software}'{hint}")
+
+
+def _gpus_of_a_server(study: str) -> int:
+    from railwright.study.evaluate import Workshop
+
+    asked = open_study(study)
+    return Workshop.of(asked).machine(asked).server.gpus
+
+
+def _variables(settings: Sequence[str]) -> dict[str, str]:
+    """NAME=VALUE, each once."""
+    found: dict[str, str] = {}
+    for one in settings:
+        name, sign, value = one.partition("=")
+        if not sign or not name.replace("_", "a").isalnum():
+            raise RailwrightError(f"--set: '{one}' is given, NAME=VALUE is expected")
+        found[name] = value
+    return found
+
+
+def _placed(config: Mapping[str, Any], file: Path | None, run: Path, study: str | None) -> str:
+    """How the job names its config.json, from where the study lies."""
+    if file is None:
+        raise RailwrightError(
+            f"{run}: its model is no bundled one; say with --config FILE where its config.json shall be "
+            "written, or give the model with --model"
+        )
+    if os.path.lexists(file):
+        raise RailwrightError(f"--config: '{file}' exists; it is left as it is, name a new file")
+    if study is None or not os.path.lexists(study):
+        return str(file)
+    return os.path.relpath(file, Path(study).parent)
+
+
+def _write(config: Mapping[str, Any], file: Path) -> None:
+    """A new file, with what was read."""
+    with file.open("x", encoding="utf-8") as out:
+        out.write(json.dumps(config, indent=2) + "\n")
+
+
+def _validated(fields: Mapping[str, Any], run: Path) -> TrainingJob:
+    """The job itself. Raises RailwrightError for values that no job can have."""
+    from pydantic import ValidationError
+
+    from railwright.spec.training import TrainingJob
+
+    try:
+        return TrainingJob.model_validate(fields)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"]))
+        raise RailwrightError(f"{run}: jobs.{where}: {first['msg']} (given is {first['input']!r})") from None
+
+
+def _fragment(job: TrainingJob, found: Run, run: Path) -> str:
+    """The job as a section of a study, behind comments."""
+    from railwright.search.training.export import job_lines
+
+    head = [f"# railwright; read from {run.name}", *(f"# {note}" for note in found.notes)]
+    if "software" not in found.fields:
+        head.append(f"# software {job.software} is the default; another era, other times (--software)")
+    return "\n".join([*head, *job_lines(job)]) + "\n"
+
+
+def _in_study(job: TrainingJob, found: Run, run: Path, study: str) -> str:
+    """The study with the job in the place of one of its name, or behind the others; comments stay."""
+    from io import StringIO
+
+    from ruamel.yaml import YAML
+
+    from railwright.spec import load_study_text
+
+    yaml = YAML(typ="rt")
+    yaml.width = 4096
+    yaml.indent(mapping=2, sequence=4, offset=2)
+    fragment = _fragment(job, found, run)
+    whole, read = yaml.load(study_text(study).replace("\r\n", "\n")), yaml.load(fragment)["jobs"][0]
+    jobs = whole.setdefault("jobs", [])
+    at = next((i for i, one in enumerate(jobs) if one.get("name") == job.name), len(jobs))
+    if at < len(jobs):
+        jobs[at] = read
+    else:
+        jobs.append(read)
+    into = StringIO()
+    yaml.dump(whole, into)
+    said = [line for line in fragment.splitlines() if line.startswith("#")]
+    text = "\n".join([*said, into.getvalue()])
+    load_study_text(text, study)
+    return text

@@ -1,0 +1,247 @@
+"""Files that a run of Megatron-LM leaves or starts from: its script, its arguments, its log.
+
+- a shell script that launches pretrain_gpt.py, or one with a `.py` of its own;
+- a file of nothing but arguments, such as `railwright search --export megatron` writes;
+- YAML with the arguments under MODEL_ARGS (Megatron-LM's functional tests, Megatron-MoE-ModelZoo);
+- the list of all arguments at the head of a log (megatron/training/arguments.py, _print_args).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from railwright.errors import RailwrightError
+from railwright.runs.given import Given, Value, dollar
+from railwright.runs.shell import MISSING, UNSET, Command, Script, follow
+
+LISTED = re.compile(r"(?:^|\s)([a-z]\w*) (\.+) (.*)$")
+BEGINS = re.compile(r"-{10,} arguments -{10,}")
+ENDS = re.compile(r"-{10,} end of arguments -{10,}")
+
+NEGATED = {
+    "disable_bias_linear": "add_bias_linear",
+    "no_bias_swiglu_fusion": "bias_swiglu_fusion",
+    "no_bias_gelu_fusion": "bias_gelu_fusion",
+    "no_rope_fusion": "apply_rope_fusion",
+    "no_position_embedding": "add_position_embedding",
+    "no_overlap_p2p_communication": "overlap_p2p_comm",
+    "no_gradient_accumulation_fusion": "gradient_accumulation_fusion",
+    "torch_fsdp2_no_reshard_after_forward": "torch_fsdp2_reshard_after_forward",
+    "no_async_tensor_model_parallel_allreduce": "async_tensor_model_parallel_allreduce",
+}
+"""Switches that turn something off, and what (arguments.py: store_false)."""
+
+RENAMED = {
+    "fp8_format": "fp8",
+    "fp4_format": "fp4",
+    "cuda_graph_modules": "cuda_graph_scope",
+    "model_parallel_size": "tensor_model_parallel_size",
+    "use_custom_fsdp": "use_megatron_fsdp",
+}
+"""Other names of arguments, and those that are kept (arguments.py: dest; older releases)."""
+
+TRAINS = {"num_layers", "micro_batch_size", "tensor_model_parallel_size", "seq_length"}
+"""Arguments by two of which a launch of training is known."""
+
+NODES = ("nnodes", "N", "nodes")
+EACH = ("nproc_per_node", "gpus_per_node", "ntasks_per_node", "g")
+SBATCH = re.compile(r"^#SBATCH\s+(?:--([\w-]+)|-(\w))(?:[=\s]\s*)(\S+)", re.MULTILINE)
+
+
+def arguments_of(text: str, file: str, variables: Mapping[str, str]) -> Given:
+    """The arguments in a file of any of the kinds above.
+
+    variables  values of a script's variables that stand whatever it says
+    Raises RailwrightError where no arguments are found, several launches have some, or a file is broken.
+    """
+    if any(BEGINS.search(row) for row in text.splitlines()):
+        return _of_log(text, file)
+    if file.endswith((".yaml", ".yml")):
+        return _of_yaml(text, file, variables)
+    script = follow(text, file, variables)
+    doubts = [*script.doubts]
+    launched = [found for command in script.commands for found in _launches(command, file)]
+    if len(launched) > 1:
+        lines = " and ".join(str(command.line) for command in launched)
+        raise RailwrightError(f"{file}: lines {lines} each launch a program with arguments; keep one of them")
+    if launched:
+        command = launched[0]
+        program = _program(command.fields)
+        before = command.fields[:program] if program >= 0 else command.fields
+        behind = command.fields[program + 1 :]
+    else:
+        fields = [(one, c.line) for c in script.commands for one in c.fields]
+        before, behind = (), tuple(one for one, _ in fields)
+    values = _values(behind, _lines(text))
+    if not values:
+        raise RailwrightError(
+            f"{file}: no arguments of a training run are found; expected is a shell script that launches "
+            "pretrain_gpt.py, a file of its arguments, YAML with MODEL_ARGS, a log that lists them, or a "
+            "TOML file of torchtitan"
+        )
+    script.empty |= {name for one in behind for name in MISSING.findall(one) if one == f"\0{name}\0"} - {
+        name for value in values.values() for one in value.words for name in MISSING.findall(one)
+    }
+    doubts += _told(script, file)
+    nodes, each = _size(before, text, script)
+    environment = {k: v for k, v in script.values.items() if isinstance(v, str)}
+    return Given(file, values, nodes * each if nodes and each else None, each, environment, doubts=doubts)
+
+
+def _told(script: Script, file: str) -> list[str]:
+    """What was taken for empty."""
+    if not script.empty:
+        return []
+    names = sorted(map(dollar, script.empty))
+    which = f"{', '.join(names[:-1])} and {names[-1]} are" if len(names) > 1 else f"{names[0]} is"
+    return [f"{file}: {which} not set in it, and taken for empty (--set NAME=VALUE sets one)"]
+
+
+def _program(fields: Iterable[str]) -> int:
+    """Where the launched program stands; -1 where none with arguments behind it is named."""
+    words = list(fields)
+    for i, word in enumerate(words):
+        if word.endswith(".py") and any(one.startswith("--") for one in words[i + 1 :]):
+            return i
+    return -1
+
+
+def _launches(command: Command, file: str) -> list[Command]:
+    """The launch of a training program in a command, in what it hands to another shell too."""
+    found = []
+    for one in command.fields:
+        if " " in one and "--" in one and TRAINS & set(map(_own, re.findall(r"--[\w-]+", one))):
+            marked = MISSING.sub(lambda name: UNSET + re.sub(r"\W+", "_", name[1]) + UNSET, one)
+            try:
+                inner = follow(marked, file, {}).commands
+            except RailwrightError:
+                continue
+            found += [
+                launch
+                for c in inner
+                for launch in _launches(Command(c.fields, command.line), file)
+                if c.fields != command.fields
+            ]
+    if found:
+        return found
+    behind = {_own(one.split("=")[0].split()[0]) for one in command.fields[1:] if one.startswith("--")}
+    return [command] if len(TRAINS & behind) > 1 and not command.fields[0].startswith("--") else []
+
+
+def _lines(text: str) -> Mapping[str, int]:
+    """Argument -> the first line of a file on which it stands."""
+    found: dict[str, int] = {}
+    for number, row in enumerate(text.splitlines(), 1):
+        for name in re.findall(r"(?:^|[\s\"'(])(--[A-Za-z][\w-]*)", row.split(" #")[0]):
+            found.setdefault(name, number)
+    return found
+
+
+def _values(fields: Iterable[str], lines: Mapping[str, int]) -> dict[str, Value]:
+    """Arguments and their words; the last of several of one name counts, as to argparse."""
+    found: dict[str, Value] = {}
+    name, words = "", list[str]()
+    for given in fields:
+        # an element of an array that holds an argument with its value, which Bash would split
+        for one in given.split(None, 1) if given.startswith("--") else [given]:
+            if not re.match(r"--[A-Za-z]", one):
+                words.append(one)
+                continue
+            _keep(found, name, words, lines)
+            name, _, value = one.partition("=")
+            words = [value] if value else []
+    _keep(found, name, words, lines)
+    return found
+
+
+def _keep(found: dict[str, Value], name: str, words: list[str], lines: Mapping[str, int]) -> None:
+    if not name:
+        return
+    own, given = _own(name), tuple(words)
+    if own in NEGATED:
+        own, given = NEGATED[own], ("False",)
+    found[own] = Value(given, lines.get(name, 0), name)
+
+
+def _own(argument: str) -> str:
+    """The name that an argument is kept under."""
+    name = argument.removeprefix("--").replace("-", "_")
+    return RENAMED.get(name, name)
+
+
+def _size(fields: Iterable[str], text: str, script: Script) -> tuple[int, int]:
+    """Nodes and GPUs of each, by the launcher's own words, else by the job's; 0 where nothing tells."""
+    given = {_own(name).strip("-"): value for name, value in _pairs(list(fields))}
+    texts = {k: v for k, v in script.values.items() if isinstance(v, str)}
+    for long, short, value in SBATCH.findall(text):
+        given.setdefault(_own(long or short), _filled(value, texts))
+    return _first(given, NODES), _first(given, EACH)
+
+
+def _pairs(fields: list[str]) -> Iterable[tuple[str, str]]:
+    for i, one in enumerate(fields):
+        if one.startswith("-"):
+            name, _, value = one.partition("=")
+            yield name, value or (fields[i + 1] if i + 1 < len(fields) else "")
+
+
+def _first(given: Mapping[str, str], names: Iterable[str]) -> int:
+    for name in names:
+        value = given.get(name, "")
+        if value.isdigit():
+            return int(value)
+    return 0
+
+
+def _of_log(text: str, file: str) -> Given:
+    """The list at the head of a log; of several runs in one log the last."""
+    values: dict[str, Value] = {}
+    inside = False
+    for number, row in enumerate(text.splitlines(), 1):
+        if ENDS.search(row):
+            inside = False
+        elif BEGINS.search(row):
+            inside, values = True, {}
+        elif inside and (found := LISTED.search(row)):
+            own = RENAMED.get(found[1], found[1])
+            values[own] = Value((found[3].strip(),), number, found[1])
+    if not values:
+        raise RailwrightError(f"{file}: the list of arguments that begins in it is empty or cut off")
+    given = Given(file, values, everything=True)
+    given.gpus = given.whole("world_size")
+    return given
+
+
+def _of_yaml(text: str, file: str, variables: Mapping[str, str]) -> Given:
+    import yaml
+
+    try:
+        read = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise RailwrightError(f"{file}: this is no YAML: {' '.join(str(error).split())}") from None
+    listed = read.get("MODEL_ARGS") if isinstance(read, dict) else None
+    if not isinstance(listed, dict):
+        raise RailwrightError(
+            f"{file}: arguments are expected under MODEL_ARGS, one a line ('--num-layers: 32'); of torchtitan"
+            " its TOML file is read, of other frameworks none"
+        )
+    around = {**_texts(read.get("ENV_VARS")), **variables}
+    lines, values = _lines(text), dict[str, Value]()
+    for name, value in listed.items():
+        if value is False or value is None:
+            continue
+        given = value if isinstance(value, list) else [] if value is True else [value]
+        words = [_filled(str(one), around) for one in given]
+        _keep(values, str(name), [part for one in words for part in one.split()], lines)
+    return Given(file, values, environment=around)
+
+
+def _texts(given: Any) -> dict[str, str]:
+    return {str(k): str(v) for k, v in given.items()} if isinstance(given, dict) else {}
+
+
+def _filled(text: str, variables: Mapping[str, str]) -> str:
+    """A text with its ${…} replaced by their values, or by their names between marks."""
+    return re.sub(r"\$\{?(\w+)\}?", lambda found: variables.get(found[1], f"\0{found[1]}\0"), text)

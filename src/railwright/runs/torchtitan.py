@@ -1,0 +1,288 @@
+"""A TOML file of torchtitan's as a training job.
+
+Each key means what `search.exports.torchtitan` writes it for; tests hold the two to each other.
+Sources, read 2026-11-29: torchtitan e347b1e, torchtitan/config/job_config.py (sections and defaults since
+April 2025), bfbff6f and eef8bb2 (names of 2024 and early 2025), models/*/__init__.py (flavors) and
+distributed/parallel_dims.py.
+"""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Mapping
+from importlib.resources import files
+from typing import Any
+
+from railwright.errors import RailwrightError, nearest
+from railwright.model import load_model, parse_config
+from railwright.model.shape.architecture import Transformer
+
+FLAVORS = {
+    ("llama3", "8b"): "llama-3.1-8b",
+    ("llama3", "70b"): "llama-3.1-70b",
+    ("llama3", "405b"): "llama-3.1-405b",
+    ("llama2", "7b"): "llama-2-7b",
+    ("llama2", "13b"): "llama-2-13b",
+    ("llama2", "70b"): "llama-2-70b",
+    ("llama4", "17bx16e"): "llama-4-scout",
+    ("llama4", "17bx128e"): "llama-4-maverick",
+    ("deepseek_v3", "16b"): "deepseek-v2-lite",
+    ("deepseek_v3", "671b"): "deepseek-v3",
+    ("qwen3", "8b"): "qwen3-8b",
+    ("qwen3", "32b"): "qwen3-32b",
+    ("qwen3", "30b-a3b"): "qwen3-30b-a3b",
+    ("qwen3", "235b-a22b"): "qwen3-235b-a22b",
+    ("gpt_oss", "20b"): "gpt-oss-20b",
+    ("gpt_oss", "120b"): "gpt-oss-120b",
+}
+"""Names and flavors of its models that are bundled here."""
+
+MOVED = {
+    "parallelism": ("experimental", "training"),
+    "compile": ("training",),
+}
+"""Sections, and where their keys stood before April 2025."""
+
+SCHEDULES = {
+    "1f1b": ("1f1b", 1),
+    "interleaved1f1b": ("interleaved", 2),
+    "interleavedzerobubble": ("zb-h1", 2),
+    "gpipe": ("gpipe", 1),
+    "zbvzerobubble": ("zb-v", 1),
+    "dualpipev": ("dualpipe-v", 1),
+}
+"""torch.distributed.pipelining's schedules, ours, and the pieces of the model that a stage then has by
+default (distributed/pipeline_parallel.py)."""
+
+
+def of_torchtitan(
+    text: str, file: str, model: str, gpus: int | None
+) -> tuple[dict[str, Any], Transformer, Mapping[str, Any] | None, tuple[str, ...]]:
+    """Fields of a TrainingJob but for its name, the model, its config.json where it is no bundled one, and
+    sentences on what was read otherwise.
+
+    Raises RailwrightError, naming file and key, for what is no TOML, no such file, or a value that is none.
+    """
+    try:
+        read = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise RailwrightError(f"{file}: this is no TOML: {error}") from None
+    if "training" not in read:
+        raise RailwrightError(
+            f"{file}: there is no section [training]; a configuration of torchtitan is expected (since "
+            "February 2026 these are Python: run it with them and give the log's job configuration as TOML)"
+        )
+    file_read = _File(read, file)
+    named, arch = _model(file_read, model)
+    notes: list[str] = []
+    config = None
+    if not model and arch.mtp_layers:
+        named, config = "", _without_mtp(named)
+        arch = parse_config(json.dumps(config), f"{arch.name}.json", arch.name)
+    fields = {"model": named} | _job(file_read, arch, gpus, notes)
+    return fields, arch, config, tuple(notes)
+
+
+def _without_mtp(name: str) -> dict[str, Any]:
+    """The config.json of a bundled model without layers of multi-token prediction: torchtitan builds none."""
+    text = (files("railwright.model") / "data" / f"{name}.json").read_text(encoding="utf-8")
+    config = {key: value for key, value in json.loads(text).items() if not key.startswith("_")}
+    return config | {"num_nextn_predict_layers": 0}
+
+
+class _File:
+    """A configuration whose keys are asked for by section, wherever its release has them."""
+
+    def __init__(self, read: Mapping[str, Any], file: str) -> None:
+        self.read, self.file = read, file
+
+    def get(self, section: str, key: str, default: Any, *others: str) -> Any:
+        """A value of the default's type. Raises RailwrightError, naming section and key, for another one."""
+        for place in (section, *MOVED.get(section, ())):
+            for name in (key, *others):
+                table = self.read.get(place, {})
+                if isinstance(table, Mapping) and name in table:
+                    return self._checked(table[name], default, f"[{place}] {name}")
+        return default
+
+    def _checked(self, value: Any, default: Any, where: str) -> Any:
+        kind = type(default)
+        right = type(value) is kind or (kind is list and isinstance(value, str))
+        if not right and default is not None:
+            expected = {bool: "true or false", int: "a whole number", str: "a text", list: "a list"}[kind]
+            raise RailwrightError(f"{self.file}: {where}: {value!r} is given, {expected} is expected")
+        return value
+
+    def degree(self, key: str) -> int:
+        """The size of a group; 1 where it is not given."""
+        value: int = self.get("parallelism", key, 1)
+        if value < 1:
+            raise RailwrightError(
+                f"{self.file}: [parallelism] {key}: {value} is given, 1 or more is expected"
+            )
+        return value
+
+
+def _model(read: _File, model: str) -> tuple[str, Transformer]:
+    if model:
+        return model, load_model(model)
+    name, flavor = read.get("model", "name", ""), read.get("model", "flavor", "")
+    found = FLAVORS.get((name.lower(), flavor.lower().split("_")[0]))
+    if found is None:
+        known = [f"{n} {f}" for n, f in FLAVORS]
+        hint = nearest(f"{name} {flavor}".lower(), known)
+        raise RailwrightError(
+            f"{read.file}: [model]: '{name}' of flavor '{flavor}' is no bundled model{hint}; give it with "
+            "--model: a bundled name, or its config.json"
+        )
+    return found, load_model(found)
+
+
+def _job(read: _File, arch: Transformer, gpus: int | None, notes: list[str]) -> dict[str, Any]:
+    layout = _layout(read, arch, notes)
+    ranks = layout.get("tensor", 1) * layout.get("context", 1) * layout.get("pipeline", 1)
+    replicate = read.degree("data_parallel_replicate_degree")
+    shard: int = read.get("parallelism", "data_parallel_shard_degree", -1)
+    if gpus is None and shard > 0:
+        gpus = replicate * shard * ranks
+    if gpus is None:
+        raise RailwrightError(
+            f"{read.file}: data_parallel_shard_degree -1 takes what is left of the GPUs, and the file does "
+            "not say how many those are; give --gpus"
+        )
+    if gpus % ranks or (shard > 0 and replicate * shard * ranks != gpus) or (gpus // ranks) % replicate:
+        raise RailwrightError(
+            f"{read.file}: {gpus} GPUs are not the product of the degrees in [parallelism] ({ranks} without "
+            "those of data)"
+        )
+    data = gpus // ranks
+    layout |= _sharding(read, layout, data, replicate, notes)
+    local: int = read.get("training", "local_batch_size", 8, "batch_size")
+    batch: int = read.get("training", "global_batch_size", -1)
+    sequence: int = read.get("training", "seq_len", 2048)
+    micro = local
+    if layout.get("pipeline", 1) > 1:
+        micro = read.get("parallelism", "pipeline_parallel_microbatch_size", 1)
+    batch = batch if batch > 0 else local * data
+    compiled = bool(read.get("compile", "enable", False, "compile"))
+    parts = read.get("compile", "components", ["model", "loss"])
+    if not compiled:
+        notes.append(
+            "nothing is compiled: norms, rotary positions and SwiGLU are predicted as Hugging Face's, one "
+            "kernel per operation (8B on 8 and 128 H100 of 2024: 10 and 8 % too long)"
+        )
+    found: dict[str, Any] = {
+        "gpus": gpus,
+        "sequence": sequence,
+        "global_batch": batch,
+        "micro_batch": micro,
+        "tokens": float(read.get("training", "steps", 10000) * batch * sequence),
+        "software": "fsdp-2024-eager" if not compiled else "fsdp-2025" if "loss" in parts else "fsdp-2024",
+        "layout": layout,
+    }
+    if not compiled:
+        found["unfused"] = ("rotary", "norm", "activation")
+    if read.get("parallelism", "enable_async_tensor_parallel", False) and layout.get("tensor", 1) > 1:
+        found["overlap"] = {"tp": True}
+    return found | _formats(read, notes)
+
+
+def _layout(read: _File, arch: Transformer, notes: list[str]) -> dict[str, Any]:
+    tensor, context = read.degree("tensor_parallel_degree"), read.degree("context_parallel_degree")
+    found: dict[str, Any] = {}
+    if tensor > 1:
+        found |= {"tensor": tensor, "sequence_parallel": True}
+    if context > 1:
+        method = read.get("parallelism", "context_parallel_rotate_method", "allgather")
+        found |= {"context": context} | ({"context_kind": "all-gather"} if method == "allgather" else {})
+    found |= _stages(read, arch)
+    if arch.is_moe:
+        expert, inner = read.degree("expert_parallel_degree"), read.degree("expert_tensor_parallel_degree")
+        found |= {"expert": expert} if expert > 1 else {}
+        # without expert parallelism experts are cut as the rest is
+        found |= {"expert_tensor": inner} if expert > 1 and inner != tensor else {}
+    mode = read.get("activation_checkpoint", "mode", "selective")
+    option = str(read.get("activation_checkpoint", "selective_ac_option", "2"))
+    if mode == "full":
+        found["recompute"] = "full"
+    elif mode == "selective" and option == "op":
+        found |= {"recompute": "selective", "recompute_modules": ("ops",)}
+    elif mode == "selective":
+        kept = int(option) if option.isdigit() else 2
+        if kept > 1:
+            stages = found.get("pipeline", 1) * found.get("virtual_pipeline", 1)
+            found |= {"recompute": "full", "recompute_layers": max(arch.layers // stages // kept, 1)}
+            notes.append(
+                f"every {kept}th layer is computed again; predicted are as many at the front of each stage"
+            )
+        else:
+            found["recompute"] = "full"
+    elif mode != "none":
+        notes.append(f"activation checkpointing '{mode}' is not modelled; none is predicted")
+    return found
+
+
+def _stages(read: _File, arch: Transformer) -> dict[str, Any]:
+    stages = read.degree("pipeline_parallel_degree")
+    if stages == 1:
+        return {}
+    named = read.get("parallelism", "pipeline_parallel_schedule", "1F1B")
+    if named.lower() not in SCHEDULES:
+        raise RailwrightError(
+            f"{read.file}: [parallelism] pipeline_parallel_schedule: '{named}' is not modelled; of torch's "
+            f"{', '.join(SCHEDULES)} are"
+        )
+    schedule, virtual = SCHEDULES[named.lower()]
+    each = read.get("parallelism", "pipeline_parallel_layers_per_stage", None)
+    if each is not None and schedule in ("interleaved", "zb-h1"):
+        less = sum(
+            read.get("parallelism", f"pipeline_parallel_{end}_stage_less_layers", 1)
+            for end in ("first", "last")
+        )
+        virtual = max(-(-(arch.layers + less) // each) // stages, 1)
+    found: dict[str, Any] = {"pipeline": stages}
+    if schedule not in ("1f1b", "interleaved"):
+        found["schedule"] = schedule
+    return found | ({"virtual_pipeline": virtual} if virtual > 1 else {})
+
+
+def _sharding(
+    read: _File, layout: Mapping[str, Any], data: int, replicate: int, notes: list[str]
+) -> dict[str, Any]:
+    context, staged = layout.get("context", 1), layout.get("pipeline", 1) > 1
+    shared = data // replicate * context
+    if shared == 1:
+        return {"zero": 0}
+    found: dict[str, Any] = {"zero": 3}
+    if replicate > 1:
+        found["shard"] = shared
+    kept = read.get("parallelism", "fsdp_reshard_after_forward", "default")
+    if kept == "never" or (kept == "default" and staged):
+        found["reshard"] = False
+    if staged:
+        found["reduce_each"] = False
+    if read.get("training", "enable_cpu_offload", False):
+        found["offload"] = ("weights",)
+    return found
+
+
+def _formats(read: _File, notes: list[str]) -> dict[str, Any]:
+    """What matrices are multiplied in, by the converters of the model."""
+    given = read.get("model", "converters", [])
+    converters = [one.strip() for one in given.split(",")] if isinstance(given, str) else given
+    if read.get("float8", "enable_float8_linear", False):
+        converters = [*converters, "float8"]
+    found: dict[str, Any] = {}
+    for one in converters:
+        if one.rsplit(".", 1)[-1] == "float8" and "grouped" not in one:
+            tables = (read.read.get("float8"), read.read.get("quantize", {}).get("linear", {}).get("float8"))
+            recipe = next((t["recipe_name"] for t in tables if t and t.get("recipe_name")), "tensorwise")
+            found["dtype"] = "fp8_rowwise" if recipe.startswith("rowwise") else "fp8"
+        elif one.rsplit(".", 1)[-1] == "mx" and "grouped" not in one:
+            found["dtype"] = "mxfp8"
+        elif "grouped" not in one:
+            notes.append(f"converter {one} is not modelled")
+    if read.get("training", "mixed_precision_param", "bfloat16") != "bfloat16":
+        notes.append("parameters are multiplied in fp32; bf16 is predicted")
+    return found

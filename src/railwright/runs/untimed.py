@@ -1,0 +1,59 @@
+"""Arguments of Megatron-LM that change neither the time nor the memory of a step, as they are predicted.
+
+What is on no list and was read by nobody is told: it may matter.
+"""
+
+from __future__ import annotations
+
+BEGINNINGS = {
+    "learning": (
+        "lr", "min_lr", "decoupled_", "warmup", "override_opt", "use_checkpoint_opt", "clip_grad",
+        "adam_", "sgd_", "weight_decay", "start_weight_decay", "end_weight_decay", "init_method",
+        "apply_layernorm_1p", "loss_scale", "initial_loss_scale", "min_loss_scale", "hysteresis",
+    ),
+    "data": (
+        "data_", "split", "train_data", "valid_data", "test_data", "mock_data", "tokenizer", "vocab",
+        "merge_file", "tiktoken", "mmap_", "no_mmap", "create_attention", "no_create_attention", "reset_",
+        "eod_", "dataloader", "num_dataset", "mid_level", "sft", "legacy_tokenizer",
+    ),
+    "files": (
+        "save", "load", "no_save", "no_load", "ckpt", "use_dist_ckpt", "dist_ckpt", "auto_detect",
+        "async_save", "finetune", "use_persistent_ckpt", "non_persistent", "pretrained_checkpoint",
+        "exit_", "eval_", "skip_train", "use_checkpoint_args", "verify_integrity",
+    ),
+    "telling": (
+        "log_", "logging_", "timing_", "tensorboard", "wandb", "one_logger", "enable_one_logger", "profile",
+        "use_pytorch_profiler", "nvtx", "record_memory", "straggler_", "moe_per_layer_logging", "check_",
+        "rerun", "enable_msc", "disable_msc", "result_rejected", "error_injection", "no_check_for_nan",
+    ),
+    "launching": (
+        "distributed_", "local_rank", "seed", "deterministic", "manual_gc", "empty_unused",
+        "use_mcore_models", "transformer_impl", "enable_experimental", "nccl_communicator",
+        "high_priority_stream", "init_model_with_meta_device", "rank", "world_size",
+    ),
+    "numbers alone": (
+        "rotary_", "use_rotary", "rope_", "use_rope", "mscale", "norm_epsilon", "attention_softmax",
+        "apply_query_key", "moe_aux_loss", "moe_z_loss", "moe_router_score", "moe_router_pre_softmax",
+        "moe_router_topk_scaling", "moe_router_enable_expert_bias", "moe_router_bias_update",
+        "moe_router_dtype", "moe_router_load_balancing", "moe_router_force", "moe_router_num_groups",
+        "mtp_loss", "fp8_amax", "fp8_margin", "fp8_interval", "calculate_per_token", "glu_linear_offset",
+        "activation_func_clamp", "disable_bf16_reduced", "yarn_", "test_mode",
+    ),
+    "implied by what is read": (
+        "attention_backend", "use_flash_attn", "moe_grouped_gemm", "moe_permute_fusion", "moe_enable_deepep",
+        "cross_entropy_fusion_impl", "fp8_param", "reuse_grad_buf", "delay_wgrad", "make_vocab",
+        "position_embedding", "use_rotary", "bf16", "fp16", "qk_l", "gradient_accumulation_fusion",
+        "persist_layer_norm", "no_persist", "bias_", "masked_softmax", "no_masked", "ffn_hidden",
+        "num_query_groups", "kv_channels", "swiglu", "squared_relu", "untie", "normalization", "add_",
+        "max_position", "expert_", "train_", "accumulate_allreduce", "use_precision", "exp_avg", "main_",
+        "optimizer_", "moe_pad", "moe_router_group_topk", "moe_flex_dispatcher", "ddp_", "hidden_dropout",
+        "attention_dropout", "moe_router_topk_limited", "fp4_param", "account_for", "recompute_",
+        "group_query", "megatron_fsdp_main", "window_", "softmax_type", "enable_gpt_oss", "quick_geglu",
+    ),
+}  # fmt: skip
+"""First letters of their names, by what they are about."""
+
+
+def is_untimed(name: str) -> bool:
+    """Whether an argument is on a list."""
+    return name.startswith(tuple(one for names in BEGINNINGS.values() for one in names))
