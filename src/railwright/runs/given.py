@@ -72,6 +72,14 @@ class Given:
         """A whole number under the first of these names that was given."""
         return self._number(names, int, "a whole number")
 
+    def count(self, *names: str) -> int | None:
+        """A whole number of something that there is, 1 or more."""
+        value = self.whole(*names)
+        if value is not None and value < 1:
+            name = next(name for name in names if self.text(name) is not None)
+            raise self.refuse(name, f"{value} is given, 1 or more is expected")
+        return value
+
     def number(self, *names: str) -> float | None:
         """A number, so too."""
         return self._number(names, float, "a number")

@@ -40,11 +40,11 @@ def job_fields(given: Given, arch: Transformer, gpus: int | None, per_server: in
     Raises RailwrightError, naming file, line and argument, for a value that is none.
     """
     layout = _layout(given, arch, gpus)
-    sequence = given.whole("seq_length", "encoder_seq_length")
-    micro = given.whole("micro_batch_size") or 1
+    sequence = given.count("seq_length", "encoder_seq_length")
+    micro = given.count("micro_batch_size") or 1
     if sequence is None:
         raise given.refuse("seq_length", "--seq-length is not given; the tokens of a sequence are expected")
-    batch = given.whole("global_batch_size") or _all_at_once(given, layout, micro, gpus)
+    batch = given.count("global_batch_size") or _all_at_once(given, layout, micro, gpus)
     if given.has("rampup_batch_size", "step_batch_size_schedule"):
         given.doubts.append(f"the batch grows to {batch}; its full size is predicted")
     found: dict[str, Any] = {
@@ -67,15 +67,15 @@ def job_fields(given: Given, arch: Transformer, gpus: int | None, per_server: in
 
 
 def _layout(given: Given, arch: Transformer, gpus: int | None) -> dict[str, Any]:
-    tensor = given.whole("tensor_model_parallel_size") or 1
-    context = given.whole("context_parallel_size") or 1
+    tensor = given.count("tensor_model_parallel_size") or 1
+    context = given.count("context_parallel_size") or 1
     found = {"tensor": tensor} if tensor > 1 else {}
     found |= cut(given, arch.layers)
     if context > 1:
         found |= {"context": context} | _context_kind(given)
     if arch.is_moe:
-        expert = given.whole("expert_model_parallel_size") or 1
-        inner = given.whole("expert_tensor_parallel_size")
+        expert = given.count("expert_model_parallel_size") or 1
+        inner = given.count("expert_tensor_parallel_size")
         found |= {"expert": expert} if expert > 1 else {}
         found |= {"expert_tensor": inner} if inner not in (None, tensor) else {}
     if given.yes("sequence_parallel") and tensor > 1:
@@ -111,7 +111,7 @@ def _sharding(given: Given, ranks: int, context: int, gpus: int | None) -> dict[
         and not given.yes("torch_fsdp2_reshard_after_forward", True)
     ):
         found["reshard"] = False
-    copies = given.whole("num_distributed_optimizer_instances") or 1
+    copies = given.count("num_distributed_optimizer_instances") or 1
     if copies > 1 and zero and gpus is not None:
         found["shard"] = max(gpus // ranks * context // copies, 1)
     elif copies > 1 and zero:
@@ -216,7 +216,7 @@ def _states(given: Given) -> dict[str, Any]:
     if named.endswith("muon"):
         found["optimizer"] = "muon"
         muon = {
-            "steps": given.whole("muon_num_ns_steps"),
+            "steps": given.count("muon_num_ns_steps"),
             "tp_mode": given.text("muon_tp_mode"),
         }
         found |= {"muon": kept} if (kept := {k: v for k, v in muon.items() if v is not None}) else {}
@@ -248,7 +248,7 @@ def _exchange(given: Given, arch: Transformer, layout: dict[str, Any], per_serve
     if flexible and layout.get("expert", 1) > 1:
         ranks = layout["expert"] * layout.get("expert_tensor", layout.get("tensor", 1))
         servers = max(-(-ranks // per_server), 1)
-        found["expert_nodes"] = min(given.whole("moe_router_group_topk") or servers, servers)
+        found["expert_nodes"] = min(given.count("moe_router_group_topk") or servers, servers)
     capacity = given.number("moe_expert_capacity_factor")
     if capacity is not None and given.yes("moe_pad_expert_input_to_capacity"):
         found["expert_capacity"] = max(capacity, 1.0)

@@ -14,7 +14,7 @@ from railwright.runs.given import Given
 
 def cut(given: Given, layers: int) -> dict[str, Any]:
     """Fields of a layout for its stages. Raises RailwrightError for pieces that the layers do not fill."""
-    stages = given.whole("pipeline_model_parallel_size") or 1
+    stages = given.count("pipeline_model_parallel_size") or 1
     found: dict[str, Any] = {"pipeline": stages} if stages > 1 else {}
     if stages == 1:
         return found
@@ -27,8 +27,8 @@ def cut(given: Given, layers: int) -> dict[str, Any]:
         found["virtual_pipeline"] = virtual
     if ends != "none":
         found["ends_as_layers"] = ends
-    first = given.whole("decoder_first_pipeline_num_layers")
-    last = given.whole("decoder_last_pipeline_num_layers")
+    first = given.count("decoder_first_pipeline_num_layers")
+    last = given.count("decoder_last_pipeline_num_layers")
     if first is not None or last is not None:
         found["layers_per_stage"] = _uneven(given, layers, stages, virtual, first, last)
     return found
@@ -43,8 +43,8 @@ def _ends(given: Given) -> str:
 
 def _virtual(given: Given, per_stage: int) -> int:
     """Virtual stages of a stage."""
-    count = given.whole("num_virtual_stages_per_pipeline_rank", "virtual_pipeline_model_parallel_size")
-    each = given.whole("num_layers_per_virtual_pipeline_stage")
+    count = given.count("num_virtual_stages_per_pipeline_rank", "virtual_pipeline_model_parallel_size")
+    each = given.count("num_layers_per_virtual_pipeline_stage")
     if count is not None or each is None:
         return count or 1
     if each < 1 or per_stage % each:

@@ -39,7 +39,7 @@ def shape_of(given: Given) -> dict[str, Any]:
     heads = _needed(given, "num_attention_heads")
     gated = given.yes("swiglu") or given.yes("quick_geglu")
     width = int(4 * hidden * 2 / 3) // 64 * 64 if gated else 4 * hidden
-    ffn = given.whole("ffn_hidden_size") or width
+    ffn = given.count("ffn_hidden_size") or width
     biases = given.yes("add_bias_linear", True)
     found: dict[str, Any] = {
         "layers": layers,
@@ -63,7 +63,7 @@ def shape_of(given: Given) -> dict[str, Any]:
 
 
 def _needed(given: Given, *names: str) -> int:
-    value = given.whole(*names)
+    value = given.count(*names)
     if value is None:
         option = f"--{names[0].replace('_', '-')}"
         raise given.refuse(
@@ -76,19 +76,19 @@ def _attention(given: Given, hidden: int, heads: int) -> dict[str, Any]:
     if given.yes("multi_latent_attention"):
         return {
             "attention": "mla",
-            "head_dim": given.whole("qk_head_dim") or 128,
+            "head_dim": given.count("qk_head_dim") or 128,
             "q_lora": given.whole("q_lora_rank") or 0,
-            "kv_lora": given.whole("kv_lora_rank") or 32,
-            "rope_dim": given.whole("qk_pos_emb_head_dim") or 64,
-            "v_head_dim": given.whole("v_head_dim") or 128,
+            "kv_lora": given.count("kv_lora_rank") or 32,
+            "rope_dim": given.count("qk_pos_emb_head_dim") or 64,
+            "v_head_dim": given.count("v_head_dim") or 128,
         }
     grouped = given.yes("group_query_attention")
     learned = (given.text("position_embedding_type") or "learned_absolute") == "learned_absolute"
-    rows = given.whole("max_position_embeddings")
+    rows = given.count("max_position_embeddings")
     return {
         "attention": "gqa",
-        "kv_heads": (given.whole("num_query_groups") or 1) if grouped else heads,
-        "head_dim": given.whole("kv_channels") or hidden // heads,
+        "kv_heads": (given.count("num_query_groups") or 1) if grouped else heads,
+        "head_dim": given.count("kv_channels") or hidden // heads,
         "qk_norm": given.yes("qk_layernorm"),
         "position_embeddings": (rows or 0) if learned and given.yes("add_position_embedding", True) else 0,
         "sliding_window": _window(given),
@@ -110,8 +110,8 @@ def _experts(given: Given, layers: int, ffn: int) -> dict[str, Any]:
         return {"experts": 0, "moe": [False] * layers}
     return {
         "experts": experts,
-        "experts_per_token": given.whole("moe_router_topk") or 2,
-        "expert_ffn": given.whole("moe_ffn_hidden_size") or ffn,
+        "experts_per_token": given.count("moe_router_topk") or 2,
+        "expert_ffn": given.count("moe_ffn_hidden_size") or ffn,
         "shared_ffn": given.whole("moe_shared_expert_intermediate_size") or 0,
         "shared_gate": given.yes("moe_shared_expert_gate"),
         "moe": _layers_with_experts(given, layers),
@@ -159,7 +159,7 @@ def _vocabulary(given: Given) -> int | None:
     """Rows of the vocabulary, of the tokenizer where that is a known model's; None where nothing tells."""
     size = given.whole("vocab_size")
     if size is None:
-        if rows := TOKENIZERS.get(given.told("tokenizer_type")):
+        if rows := given.whole("padded_vocab_size") or TOKENIZERS.get(given.told("tokenizer_type")):
             return rows
         try:
             return load_model(given.told("tokenizer_model").rstrip("/").rsplit("/", 1)[-1]).vocab
@@ -195,8 +195,8 @@ def differences(arch: Transformer, wanted: Mapping[str, Any], given: Given) -> l
 
 def padded(vocab: int, given: Given) -> int:
     """Rows of a vocabulary that tensor-parallel ranks share evenly (megatron/training/tokenizer)."""
-    tensor = given.whole("tensor_model_parallel_size") or 1
-    multiple = (given.whole("make_vocab_size_divisible_by") or DIVISIBLE) * tensor
+    tensor = given.count("tensor_model_parallel_size") or 1
+    multiple = (given.count("make_vocab_size_divisible_by") or DIVISIBLE) * tensor
     return -(-vocab // multiple) * multiple
 
 
@@ -243,7 +243,7 @@ def _families(wanted: Mapping[str, Any], given: Given) -> list[dict[str, Any]]:
         "num_attention_heads": wanted["heads"],
         "vocab_size": wanted["vocab"],
         "tie_word_embeddings": wanted["tied_embeddings"],
-        "max_position_embeddings": given.whole("max_position_embeddings", "seq_length") or 4096,
+        "max_position_embeddings": given.count("max_position_embeddings", "seq_length") or 4096,
         "intermediate_size": wanted.get("ffn", wanted.get("expert_ffn")),
     }
     if wanted["attention"] == "mla":

@@ -108,7 +108,7 @@ class _Run:
         if end == at + 1 and word and following == "(" and word not in ("if", "then", "else", "do"):
             return self._past_function(every, end)
         if word == "function":
-            return self._past_function(every, end)
+            return self._past_function(every, at)
         if word in ("if", "elif"):
             return self._condition(every, at, word)
         if word in ("while", "until", "for", "select"):

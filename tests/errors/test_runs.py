@@ -1,0 +1,101 @@
+"""Runs that cannot be read: one sentence with file, line and what to do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from railwright.cli.main import app
+from railwright.errors import RailwrightError
+from railwright.runs import Asked, read_run
+
+ARGS = """\
+--num-layers 32 --hidden-size 4096 --num-attention-heads 32 --swiglu --ffn-hidden-size 14336
+--group-query-attention --num-query-groups 8 --normalization RMSNorm --disable-bias-linear
+--untie-embeddings-and-output-weights --position-embedding-type rope --vocab-size 128256
+--seq-length 8192 --global-batch-size 64 --bf16
+"""
+TOML = '[model]\nname = "llama3"\nflavor = "8B"\n[training]\n'
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "told"),
+    [
+        ("x.sh", "echo 'hello", "x.sh:1: a ' that opens here is never closed"),
+        ("x.sh", "A=( --b 1\n", "x.sh:1: a ( that opens here is never closed"),
+        ("x.sh", "echo hello", "no arguments of a training run are found"),
+        ("x.sh", "python a.py --num-layers 1 --seq-length 2\npython b.py --num-layers 1 --seq-length 2\n",
+         "lines 1 and 2 each launch a program with arguments"),
+        ("x.sh", f"A='{ARGS}'\npython a.py $A --micro-batch-size $MBS",
+         "x.sh:6: --micro-batch-size: it is '$MBS', and nothing in the file says what $MBS is; give --set"),
+        ("x.args", ARGS.replace("--num-layers 32", "--num-layers many"),
+         "x.args:1: --num-layers: 'many' is given, a whole number is expected"),
+        ("x.args", ARGS.replace("--num-layers 32", "--num-layers 0"),
+         "--num-layers: 0 is given, 1 or more is expected"),
+        ("x.args", ARGS.replace("--seq-length 8192", ""), "--seq-length is not given"),
+        ("x.args", ARGS.replace("--global-batch-size 64", ""), "with --gpus it is a microbatch a replica"),
+        ("x.args", ARGS.replace("--vocab-size 128256", "").replace("32 ", "31 "), "give --vocab"),
+        ("x.args", ARGS + "--pipeline-model-parallel-size 4 --decoder-first-pipeline-num-layers 4",
+         "28 of 32 layers are left for 3 stages, which they do not fill evenly"),
+        ("x.args", ARGS + "--pipeline-model-parallel-size 2 --pipeline-model-parallel-layout 'Et*7|t*8L'",
+         "it has 15 layers (t), the model 32"),
+        ("x.args", ARGS + "--fp8-format hybrid --fp8-recipe new", "'new' is not modelled"),
+        ("x.args", ARGS + "--hybrid-layer-pattern M-M*", "name the model with --model"),
+        ("x.args", ARGS + "--decoder-num-layers 12", "an encoder beside a decoder is not modelled"),
+        ("x.yaml", "a: [", "this is no YAML"),
+        ("x.yaml", "railwright: 1\n", "arguments are expected under MODEL_ARGS"),
+        ("x.log", f"{'-' * 24} arguments {'-' * 24}\n", "empty or cut off"),
+        ("x.toml", "[training", "this is no TOML"),
+        ("x.toml", "[project]\n", "there is no section [training]"),
+        ("x.toml", TOML, "give --gpus"),
+        ("x.toml", TOML.replace("8B", "9B"), "did you mean 'llama3 8b'"),
+        ("x.toml", TOML + 'seq_len = "long"\n[parallelism]\ndata_parallel_shard_degree = 8\n',
+         "[training] seq_len: 'long' is given, a whole number is expected"),
+        ("x.toml", TOML + '[parallelism]\ndata_parallel_shard_degree = 8\npipeline_parallel_degree = 2\n'
+         'pipeline_parallel_schedule = "Looped"\n', "'Looped' is not modelled"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_said_with_its_place(file: str, text: str, told: str) -> None:
+    with pytest.raises(RailwrightError) as error:
+        read_run(text, file, Asked())
+    assert told in str(error.value)
+    assert str(error.value).startswith(file)
+
+
+def test_a_model_that_contradicts_the_arguments_is_refused() -> None:
+    with pytest.raises(RailwrightError, match="layers 32 and 80"):
+        read_run(ARGS, "x.args", Asked(model="llama-3.1-70b"))
+
+
+def test_gpus_that_the_degrees_do_not_make_are_refused() -> None:
+    text = TOML + "[parallelism]\ndata_parallel_shard_degree = 8\ntensor_parallel_degree = 2\n"
+    with pytest.raises(RailwrightError, match="24 GPUs are not the product"):
+        read_run(text, "x.toml", Asked(gpus=24))
+
+
+def run(*words: str) -> tuple[int, str]:
+    done = CliRunner().invoke(app, ["import", *words])
+    return done.exit_code, done.output
+
+
+def test_a_config_is_asked_for_and_nothing_is_overwritten(tmp_path: Path) -> None:
+    args, config = tmp_path / "run.args", tmp_path / "config.json"
+    args.write_text(ARGS.replace("--num-layers 32", "--num-layers 12"))
+    code, said = run(str(args))
+    assert code == 2
+    assert "say with --config FILE" in said
+    config.write_text("mine")
+    code, said = run(str(args), "--config", str(config))
+    assert code == 2
+    assert "exists; it is left as it is" in said
+    assert config.read_text() == "mine"
+
+
+def test_options_that_are_none(tmp_path: Path) -> None:
+    args = tmp_path / "run.args"
+    args.write_text(ARGS)
+    assert "NAME=VALUE is expected" in run(str(args), "--set", "TP")[1]
+    assert "did you mean 'megatron-20" in run(str(args), "--software", "megatron-2052")[1]
+    assert run(str(tmp_path / "none.sh"))[0] == 2
