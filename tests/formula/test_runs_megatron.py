@@ -214,10 +214,11 @@ def test_leading_dense_layers_and_prediction_layers_are_read() -> None:
     [
         ("--rampup-batch-size 8 8 1000", "the batch grows to 64"),
         ("--cp-comm-type a2a+p2p --context-parallel-size 2", "a2a+p2p is not modelled"),
+        ("--pipeline-model-parallel-size 3 --num-layers 33 --vocab-size 100", "no multiple of the 3"),
         ("--optimizer sgd", "optimizer sgd is not modelled"),
         ("--recompute-granularity selective --recompute-modules new_module", "new_module is not modelled"),
         ("--tp-comm-unheard-of", "not read: --tp-comm-unheard-of"),
-        ("--optimizer-cpu-offload --optimizer-offload-fraction 0.5", "50% of the optimizer"),
+        ("--optimizer-cpu-offload --optimizer-offload-fraction 0.5", "50 % of the optimizer"),
     ],
 )
 def test_what_is_read_otherwise_or_not_is_told(added: str, told: str) -> None:

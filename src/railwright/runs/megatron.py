@@ -61,6 +61,11 @@ def job_fields(given: Given, arch: Transformer, gpus: int | None, per_server: in
     found |= _kernels(given, arch)
     if gpus is not None:
         found["gpus"] = gpus
+        ranks = layout.get("tensor", 1) * layout.get("context", 1) * layout.get("pipeline", 1)
+        if gpus % ranks:
+            given.doubts.append(
+                f"{gpus} GPUs are no multiple of the {ranks} of one replica; --gpus says others"
+            )
     if given.has("num_workers") and (workers := given.whole("num_workers")) != 2:
         found["data"] = {"workers": workers}
     return found
@@ -147,7 +152,7 @@ def _held(given: Given, arch: Transformer) -> dict[str, Any]:
         held.append("optimizer")
         share = given.number("optimizer_offload_fraction")
         if share is not None and share < 1:
-            given.doubts.append(f"{share:.0%} of the optimizer lie on the host; all of it is predicted")
+            given.doubts.append(f"{100 * share:g} % of the optimizer lie on the host; all of it is predicted")
     layers = given.whole("cpu_offloading_num_layers") or 0
     if layers:
         held.append("activations")

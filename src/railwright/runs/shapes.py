@@ -201,8 +201,8 @@ def padded(vocab: int, given: Given) -> int:
 
 
 SMALL = {
-    "norm_bias": "its norms are of another kind (--normalization) than those of the model that is written down",
-    "shared_gate": "the gate of its shared expert is not as in the model that is written down",
+    "norm_bias": "its norms are of another kind (--normalization) than those of the config.json",
+    "shared_gate": "the gate of its shared expert is not as in the config.json",
 }
 """What may differ of a model that is written down, where no family has it all: microseconds of a layer."""
 
