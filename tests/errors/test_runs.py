@@ -45,7 +45,7 @@ TOML = '[model]\nname = "llama3"\nflavor = "8B"\n[training]\n'
         ("x.args", ARGS + "--hybrid-layer-pattern M-M*", "name the model with --model"),
         ("x.args", ARGS + "--decoder-num-layers 12", "an encoder beside a decoder is not modelled"),
         ("x.yaml", "a: [", "this is no YAML"),
-        ("x.yaml", "railwright: 1\n", "arguments are expected under MODEL_ARGS"),
+        ("x.yaml", "railwright: 1\n", "are expected under MODEL_ARGS"),
         ("x.log", f"{'-' * 24} arguments {'-' * 24}\n", "empty or cut off"),
         ("x.toml", "[training", "this is no TOML"),
         ("x.toml", "[project]\n", "there is no section [training]"),

@@ -28,8 +28,8 @@ def import_run(
         Path,
         typer.Argument(
             metavar="RUN",
-            help="Megatron-LM: a script that launches it, a file or YAML of its arguments, or a log that "
-            "lists them. torchtitan: its TOML file.",
+            help="A script that launches Megatron-LM or a Trainer, a file or YAML of arguments, a log of "
+            "Megatron-LM, torchtitan's TOML, LLaMA-Factory's or Axolotl's YAML.",
         ),
     ],
     study: Annotated[
@@ -69,7 +69,8 @@ def import_run(
 
     _known_era(software)
     per_server = None if study is None else _gpus_of_a_server(study)
-    asked = Asked(name, model, vocab, gpus, per_server, software, _variables(settings or ()))
+    variables = _variables(settings or ())
+    asked = Asked(name, model, vocab, gpus, per_server, software, variables, lambda name: _beside(run, name))
     found = read_run(read_text(run), str(run), asked)
     fields = dict(found.fields)
     if found.config is not None:
@@ -78,6 +79,14 @@ def import_run(
     if found.config is not None and config is not None:
         _write(found.config, config)
     typer.echo(_fragment(job, found, run) if study is None else _in_study(job, found, run, study), nl=False)
+
+
+def _beside(run: Path, name: str) -> str | None:
+    """The text of a file that a run names: from its own folder, by its path or its name, or from here."""
+    for place in (run.parent / name, run.parent / Path(name).name, Path(name)):
+        if place.is_file():
+            return place.read_text(encoding="utf-8", errors="replace")
+    return None
 
 
 def _known_era(software: str) -> None:

@@ -1,4 +1,4 @@
-"""A run's own files as a training job: the arguments of Megatron-LM, or a file of torchtitan's."""
+"""A run's own files as a training job: of Megatron-LM, torchtitan, or Hugging Face's Trainer."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from railwright.runs.given import Given
 from railwright.runs.megatron import job_fields
 from railwright.runs.shapes import bundled_as, config_of, differences, shape_of
 from railwright.runs.sources import arguments_of
+from railwright.runs.trainer import Beside, is_trainers, trainer_fields
 from railwright.runs.untimed import is_untimed
 
 
@@ -46,6 +47,7 @@ class Asked:
     per_server  GPUs of a server of the cluster it shall be predicted on
     software    era; '' the newest usual one
     variables   of a script
+    beside      the text of a file that the run names, None where it is not at hand
     """
 
     name: str = ""
@@ -55,6 +57,7 @@ class Asked:
     per_server: int | None = None
     software: str = ""
     variables: Mapping[str, str] | None = None
+    beside: Beside = lambda name: None
 
 
 def read_run(text: str, file: str, asked: Asked) -> Run:
@@ -69,8 +72,11 @@ def read_run(text: str, file: str, asked: Asked) -> Run:
         fields, arch, config, notes = of_torchtitan(text, file, asked.model, asked.gpus)
         return Run(_named(fields, file, asked), arch, config, notes)
     given = arguments_of(text, file, asked.variables or {})
-    arch, model, config = _model(given, file, asked)
     gpus = asked.gpus or given.gpus
+    if is_trainers(given):
+        fields, arch = trainer_fields(given, asked.model, gpus, asked.beside)
+        return Run(_named(fields, file, asked), arch, None, tuple(_notes(given, gpus)))
+    arch, model, config = _model(given, file, asked)
     fields = {"model": model} | job_fields(given, arch, gpus, asked.per_server)
     return Run(_named(fields, file, asked), arch, config, tuple(_notes(given, gpus)))
 
@@ -108,7 +114,8 @@ def _notes(given: Given, gpus: int | None) -> list[str]:
     if gpus is None:
         found.append("how many GPUs it ran on is not told; the job takes all of the cluster (--gpus says)")
     if not given.everything:
-        rest = [v.written for k, v in given.values.items() if k not in given.asked and not is_untimed(k)]
+        other = {name: value for name, value in given.values.items() if name not in given.asked}
+        rest = [value.written for name, value in other.items() if not is_untimed(name, is_trainers(given))]
         if rest:
             found.append(f"not read: {', '.join(rest)}")
     return found

@@ -15,6 +15,7 @@ from typing import Any
 from railwright.errors import RailwrightError
 from railwright.runs.given import Given, Value, dollar
 from railwright.runs.shell import MISSING, UNSET, Command, Script, follow
+from railwright.runs.trainer import KINDS, of_mapping
 
 LISTED = re.compile(r"(?:^|\s)([a-z]\w*) (\.+) (.*)$")
 BEGINS = re.compile(r"-{10,} arguments -{10,}")
@@ -42,11 +43,15 @@ RENAMED = {
 }
 """Other names of arguments, and those that are kept (arguments.py: dest; older releases)."""
 
-TRAINS = {"num_layers", "micro_batch_size", "tensor_model_parallel_size", "seq_length"}
+TRAINS = {
+    *("num_layers", "micro_batch_size", "tensor_model_parallel_size", "seq_length"),
+    *("model_name_or_path", "per_device_train_batch_size", "gradient_accumulation_steps", "deepspeed"),
+}
 """Arguments by two of which a launch of training is known."""
 
-NODES = ("nnodes", "N", "nodes")
-EACH = ("nproc_per_node", "gpus_per_node", "ntasks_per_node", "g")
+NODES = ("nnodes", "N", "nodes", "num_nodes", "num_machines")
+EACH = ("nproc_per_node", "gpus_per_node", "ntasks_per_node", "num_gpus")
+ALL = ("num_processes",)
 SBATCH = re.compile(r"^#SBATCH\s+(?:--([\w-]+)|-(\w))(?:[=\s]\s*)(\S+)", re.MULTILINE)
 
 
@@ -78,16 +83,16 @@ def arguments_of(text: str, file: str, variables: Mapping[str, str]) -> Given:
     if not values:
         raise RailwrightError(
             f"{file}: no arguments of a training run are found; expected is a shell script that launches "
-            "pretrain_gpt.py, a file of its arguments, YAML with MODEL_ARGS, a log that lists them, or a "
-            "TOML file of torchtitan"
+            "pretrain_gpt.py or a Trainer, a file of its arguments, a log that lists them, YAML of "
+            "LLaMA-Factory or Axolotl, or a TOML file of torchtitan"
         )
     script.empty |= {name for one in behind for name in MISSING.findall(one) if one == f"\0{name}\0"} - {
         name for value in values.values() for one in value.words for name in MISSING.findall(one)
     }
     doubts += _told(script, file)
-    nodes, each = _size(before, text, script)
+    gpus, each = _size(before, text, script)
     environment = {k: v for k, v in script.values.items() if isinstance(v, str)}
-    return Given(file, values, nodes * each if nodes and each else None, each, environment, doubts=doubts)
+    return Given(file, values, gpus, each, environment, doubts=doubts)
 
 
 def _told(script: Script, file: str) -> list[str]:
@@ -171,13 +176,16 @@ def _own(argument: str) -> str:
     return RENAMED.get(name, name)
 
 
-def _size(fields: Iterable[str], text: str, script: Script) -> tuple[int, int]:
-    """Nodes and GPUs of each, by the launcher's own words, else by the job's; 0 where nothing tells."""
+def _size(fields: Iterable[str], text: str, script: Script) -> tuple[int | None, int | None]:
+    """GPUs, and those of one node, by the launcher's words, else Slurm's; None where nothing tells."""
     given = {_own(name).strip("-"): value for name, value in _pairs(list(fields))}
     texts = {k: v for k, v in script.values.items() if isinstance(v, str)}
     for long, short, value in SBATCH.findall(text):
         given.setdefault(_own(long or short), _filled(value, texts))
-    return _first(given, NODES), _first(given, EACH)
+    every, each = _first(given, ALL), _first(given, EACH)
+    # one node, to every launcher, where none are asked for
+    nodes = _first(given, NODES) if any(name in given for name in NODES) else 1
+    return every or (nodes * each if nodes and each else None), each
 
 
 def _pairs(fields: list[str]) -> Iterable[tuple[str, str]]:
@@ -187,12 +195,12 @@ def _pairs(fields: list[str]) -> Iterable[tuple[str, str]]:
             yield name, value or (fields[i + 1] if i + 1 < len(fields) else "")
 
 
-def _first(given: Mapping[str, str], names: Iterable[str]) -> int:
+def _first(given: Mapping[str, str], names: Iterable[str]) -> int | None:
     for name in names:
         value = given.get(name, "")
         if value.isdigit():
             return int(value)
-    return 0
+    return None
 
 
 def _of_log(text: str, file: str) -> Given:
@@ -221,11 +229,13 @@ def _of_yaml(text: str, file: str, variables: Mapping[str, str]) -> Given:
         read = yaml.safe_load(text)
     except yaml.YAMLError as error:
         raise RailwrightError(f"{file}: this is no YAML: {' '.join(str(error).split())}") from None
+    if isinstance(read, dict) and any(key in read for key in KINDS):
+        return of_mapping(read, file, _keys(text))
     listed = read.get("MODEL_ARGS") if isinstance(read, dict) else None
     if not isinstance(listed, dict):
         raise RailwrightError(
-            f"{file}: arguments are expected under MODEL_ARGS, one a line ('--num-layers: 32'); of torchtitan"
-            " its TOML file is read, of other frameworks none"
+            f"{file}: Megatron-LM's arguments are expected under MODEL_ARGS, each a line ('--num-layers: 8'), "
+            "or a configuration of LLaMA-Factory (model_name_or_path) or Axolotl (base_model)"
         )
     around = {**_texts(read.get("ENV_VARS")), **variables}
     lines, values = _lines(text), dict[str, Value]()
@@ -236,6 +246,15 @@ def _of_yaml(text: str, file: str, variables: Mapping[str, str]) -> Given:
         words = [_filled(str(one), around) for one in given]
         _keep(values, str(name), [part for one in words for part in one.split()], lines)
     return Given(file, values, environment=around)
+
+
+def _keys(text: str) -> Mapping[str, int]:
+    """Key of a YAML file -> the first line on which it stands."""
+    found: dict[str, int] = {}
+    for number, row in enumerate(text.splitlines(), 1):
+        if key := re.match(r"\s*([A-Za-z_]\w*):", row):
+            found.setdefault(key[1], number)
+    return found
 
 
 def _texts(given: Any) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Arguments of Megatron-LM that change neither the time nor the memory of a step, as they are predicted.
+"""Arguments that change neither the time nor the memory of a step, as they are predicted.
 
 What is on no list and was read by nobody is told: it may matter.
 """
@@ -53,7 +53,26 @@ BEGINNINGS = {
 }  # fmt: skip
 """First letters of their names, by what they are about."""
 
+TRAINERS = (
+    "adam_", "adapter", "auto_resume", "bos_", "chat_template", "cleanup_", "data", "ddp_", "debug",
+    "disable_gradient", "do_", "early_stopping", "eos_", "eval", "flash_att", "fp16", "bf16", "fsdp_",
+    "fsdp_config.fsdp_auto", "fsdp_config.auto_wrap", "fsdp_config.fsdp_transformer",
+    "fsdp_config.state_dict", "fsdp_config.fsdp_state", "fsdp_config.transformer",
+    "fsdp_config.fsdp_version", "fsdp_config.fsdp_cpu", "fsdp_config.cpu_ram", "fsdp_config.fsdp_sync",
+    "fsdp_config.fsdp_use_orig", "gradient_checkpointing", "greater_is_better", "group_by_length",
+    "hub_", "is_", "learning_rate", "load_best", "load_in", "local_rank", "logging_", "lora_alpha",
+    "lora_fan_in", "lora_model_dir", "lora_modules_to_save", "loraplus", "lr_", "max_grad",
+    "max_samples", "metric_", "mlflow", "model_type", "neftune", "num_train_epochs", "output_dir",
+    "overwrite_", "pad_to_sequence", "per_device_eval", "plot_loss", "plugins", "preprocessing_",
+    "push_to", "report_to", "resume", "run_name", "s2_", "sample_packing_", "save", "seed", "shuffle",
+    "special_tokens", "stage", "strict", "template", "test_", "tf32", "tokenizer", "tokens", "train_on",
+    "trust_remote", "type_of_model", "unk_", "use_fast", "val_", "wandb", "warmup", "weight_decay",
+    "xformers", "finetuning_type", "lazy_preprocess",
+)  # fmt: skip
+"""First letters of keys of the Trainer, LLaMA-Factory and Axolotl that change neither, so too."""
 
-def is_untimed(name: str) -> bool:
-    """Whether an argument is on a list."""
-    return name.startswith(tuple(one for names in BEGINNINGS.values() for one in names))
+
+def is_untimed(name: str, trainers: bool = False) -> bool:
+    """Whether an argument is on a list: Megatron-LM's, or that of a Trainer's run."""
+    megatrons = tuple(one for names in BEGINNINGS.values() for one in names)
+    return name.startswith(TRAINERS if trainers else megatrons)

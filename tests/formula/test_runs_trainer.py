@@ -1,0 +1,170 @@
+"""What the Trainer's arguments, LLaMA-Factory's and Axolotl's YAML say."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from railwright.errors import RailwrightError
+from railwright.runs import Asked, read_run
+from railwright.spec.training import TrainingJob
+
+FACTORY = """\
+model_name_or_path: meta-llama/Llama-3.1-8B-Instruct
+stage: sft
+finetuning_type: lora
+lora_rank: 16
+lora_target: q_proj,k_proj,v_proj,o_proj
+deepspeed: examples/deepspeed/ds_z3_config.json
+template: llama3
+cutoff_len: 2304
+packing: true
+per_device_train_batch_size: 2
+gradient_accumulation_steps: 4
+learning_rate: 1.0e-4
+max_steps: 100
+bf16: true
+"""
+AXOLOTL = """\
+base_model: NousResearch/Meta-Llama-3.1-8B
+adapter: qlora
+lora_r: 32
+lora_target_linear: true
+lora_dropout: 0.05
+sequence_len: 4096
+sample_packing: true
+gradient_accumulation_steps: 4
+micro_batch_size: 2
+max_steps: 10
+optimizer: adamw_torch_fused
+bf16: auto
+gradient_checkpointing: true
+fsdp: [full_shard, auto_wrap]
+fsdp_config:
+  fsdp_offload_params: false
+"""
+TRAINER = """\
+MODEL=Qwen/Qwen3-8B
+torchrun --nproc_per_node 8 --nnodes 2 finetune.py --model_name_or_path $MODEL --model_max_length 2048 \\
+  --fp16 True --per_device_train_batch_size 1 --gradient_accumulation_steps 8 --packing True \\
+  --gradient_checkpointing True --deepspeed "../config/ds.json" --max_steps 100
+"""
+
+
+def read(text: str, file: str = "run.yaml", **asked: Any) -> tuple[TrainingJob, tuple[str, ...]]:
+    found = read_run(text, file, Asked(**{"gpus": 8, **asked}))
+    return TrainingJob.model_validate(found.fields), found.notes
+
+
+def test_llama_factory() -> None:
+    job, notes = read(FACTORY)
+    assert (job.model, job.gpus, job.sequence, job.micro_batch, job.global_batch) == (
+        "llama-3.1-8b",
+        8,
+        2304,
+        2,
+        64,
+    )
+    assert (job.layout.zero, job.layout.recompute, job.software) == (3, "full", "deepspeed-2024")
+    assert job.lora is not None
+    assert (job.lora.rank, job.lora.targets) == (16, ("qkv", "attention output"))
+    assert (job.unfused, job.chunked_loss, job.tokens) == (
+        ("rotary", "norm", "activation"),
+        None,
+        100 * 64 * 2304,
+    )
+    assert notes == ("'examples/deepspeed/ds_z3_config.json' is not beside it: ZeRO-3 is read from its name",)
+
+
+def test_axolotl() -> None:
+    job, notes = read(AXOLOTL, gpus=4)
+    assert (job.model, job.gpus, job.sequence, job.global_batch) == ("llama-3.1-8b", 4, 4096, 32)
+    assert (job.layout.zero, job.layout.recompute, job.software) == (3, "full", "fsdp-2024-eager")
+    assert job.lora is not None
+    assert (job.lora.rank, job.lora.dropout, job.lora.frozen_dtype) == (32, 0.05, "nf4")
+    assert notes == ()
+
+
+def test_a_trainers_script() -> None:
+    ds = {"zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}}}
+    job, notes = read(TRAINER, "run.sh", gpus=None, beside={"../config/ds.json": json.dumps(ds)}.get)
+    assert (job.model, job.gpus, job.global_batch, job.dtype) == ("qwen3-8b", 16, 128, "fp16")
+    assert (job.layout.zero, job.layout.offload, job.layout.recompute) == (2, ("optimizer",), "full")
+    assert notes == ()
+
+
+@pytest.mark.parametrize(
+    ("launcher", "gpus"),
+    [
+        ("torchrun --nproc_per_node 4", 4),
+        ("deepspeed --num_gpus=8 --num_nodes 2", 16),
+        ("accelerate launch --num_processes 32", 32),
+        ("accelerate launch --num_machines 2 --num_processes 16", 16),
+    ],
+)
+def test_gpus_are_the_launchers(launcher: str, gpus: int) -> None:
+    text = TRAINER.replace("torchrun --nproc_per_node 8 --nnodes 2", launcher).replace(
+        "ds.json", "zero1.json"
+    )
+    assert read(text, "run.sh", gpus=None)[0].gpus == gpus
+
+
+@pytest.mark.parametrize(
+    ("added", "expected"),
+    [
+        ("enable_liger_kernel: true", {"unfused": (), "chunked_loss": "liger"}),
+        ("disable_gradient_checkpointing: true", {"recompute": "none"}),
+        ("quantization_bit: 4", {"frozen": "nf4"}),
+        ("lora_target: all", {"targets": ("qkv", "attention output", "mlp up", "mlp down")}),
+        ("finetuning_type: full\nlora_rank: null", {"lora": None}),
+        ("optim: adamw_8bit", {"moment_dtype": "fp8"}),
+    ],
+)
+def test_what_a_line_more_changes(added: str, expected: dict[str, Any]) -> None:
+    keys = {line.split(":")[0] for line in added.splitlines()}
+    kept = [line for line in FACTORY.splitlines() if line.split(":")[0] not in keys]
+    job, _ = read("\n".join([*kept, added]))
+    lora = {} if job.lora is None else {"frozen": job.lora.frozen_dtype, "targets": job.lora.targets}
+    assert {**job.model_dump(), **job.layout.model_dump(), **lora}.items() >= expected.items()
+
+
+@pytest.mark.parametrize(
+    ("without", "added", "told"),
+    [
+        ("packing", "", "without packing a sequence is as long as its samples"),
+        ("max_steps", "", "one step is predicted"),
+        ("lora_target", "lora_target: [q_proj, v_proj]", "of queries, keys and values some have adapters"),
+        ("stage", "stage: dpo", "stage dpo is not modelled"),
+        ("optim", "optim: adafactor", "optimizer adafactor is not modelled"),
+        ("deepspeed", "", "every GPU holds a copy of the model"),
+        ("x", "new_key: 1", "not read: new_key"),
+    ],
+)
+def test_what_is_read_otherwise_is_told(without: str, added: str, told: str) -> None:
+    kept = [line for line in FACTORY.splitlines() if line.split(":")[0] != without]
+    assert any(told in note for note in read("\n".join([*kept, added]))[1])
+
+
+@pytest.mark.parametrize(
+    ("text", "asked", "told"),
+    [
+        (FACTORY, {"gpus": None}, "run.yaml:1: model_name_or_path: how many GPUs it runs on is not told"),
+        (FACTORY.replace("meta-llama/Llama-3.1-8B-Instruct", "mine"), {}, "'mine' is no bundled model"),
+        (FACTORY.replace("ds_z3_config", "my"), {}, "its name does not say ZeRO's stage"),
+        (
+            FACTORY,
+            {"beside": {"examples/deepspeed/ds_z3_config.json": "["}.get},
+            "no configuration of DeepSpeed's",
+        ),
+        (FACTORY.replace("q_proj,k_proj,v_proj,o_proj", "lm_head"), {}, "none of lm_head is a product"),
+        (FACTORY.replace("rank: 16", "rank: many"), {}, "run.yaml:4: lora_rank: 'many' is given"),
+        (AXOLOTL.replace("sequence_len: 4096\n", ""), {}, "the tokens of a sequence are not given"),
+    ],
+)
+def test_what_is_missing_or_wrong_has_its_place(text: str, asked: dict[str, Any], told: str) -> None:
+    with pytest.raises(RailwrightError) as error:
+        read(text, **asked)
+    assert told in str(error.value)
+    assert str(error.value).startswith("run.yaml")
