@@ -234,8 +234,8 @@ def _of_yaml(text: str, file: str, variables: Mapping[str, str]) -> Given:
     listed = read.get("MODEL_ARGS") if isinstance(read, dict) else None
     if not isinstance(listed, dict):
         raise RailwrightError(
-            f"{file}: Megatron-LM's arguments are expected under MODEL_ARGS, each a line ('--num-layers: 8'), "
-            "or a configuration of LLaMA-Factory (model_name_or_path) or Axolotl (base_model)"
+            f"{file}: Megatron-LM's arguments are expected under MODEL_ARGS, each a line ('--num-layers: 8')"
+            ", or a configuration of LLaMA-Factory (model_name_or_path) or Axolotl (base_model)"
         )
     around = {**_texts(read.get("ENV_VARS")), **variables}
     lines, values = _lines(text), dict[str, Value]()
