@@ -5,130 +5,96 @@ from __future__ import annotations
 
 import re
 import runpy
-from collections.abc import Iterator
+import sys
 from pathlib import Path
+from types import ModuleType
 
-from railwright.training.software.eras import eras
+import pytest
 
 ROOT = Path(__file__).parents[2]
 TRAINING = ROOT / "docs" / "training"
-KINDS = {
-    "Dense models:": "dense",
-    "Mixtures of experts:": "moe",
-    "Models with Mamba-2 layers, never fitted:": "linear",
-}
-WIDTHS = {"16 bits": "16-bit", "fp8": "fp8", "NVFP4": "nvfp4"}
-ERAS = {
-    "NeMo up to 24.12": "nemo-2024",
-    "Megatron of 2025 (NeMo, Megatron-Bridge)": "megatron-2025",
-    "Megatron-Bridge since 26.06, MXFP8": "megatron-2026",
-    "Megatron-Bridge 26.06.01, MXFP8": "megatron-2026-06-01",
-    "Megatron of 2022 (Korthikanti)": "megatron-2022",
-    "FSDP of 2023 (llm-foundry)": "fsdp-2023",
-    "FSDP of 2024": "fsdp-2024",
-    "FSDP of 2025 (torchtitan)": "fsdp-2025",
-    "JAX of 2024 (PaXML)": "xla-2024",
-    "JAX of 2025 (MaxText)": "xla-2025",
-    "Megatron of 2025 on AMD": "megatron-2025",
-}
-SOURCE = re.compile(r"(\d+) records? of \d+ famil\w+: mean error ([\d.]+)% fitted, ([\d.]+)% with")
+TWO_FAMILIES = """
+family                      points skip median   mean    p90   bias   worst
+training dense H100 fp8          2    1   5.2%   5.6%  10.2%  +1.5%  +24.6%  met
+training dense GB200 nvfp4       1    0  11.0%  11.0%  11.0% -11.0%  -11.0%
+runs dense GH200 16-bit          8    0  17.9%  22.0%  36.4% -22.0%  -42.6%
+
+## Training dense H100 fp8
+
+```text
+  bar: median at most 12.0%; recipes differ in what they cast; guards against regressions
+  median where the fit has not seen the record: 5.5%
+   +24.6%       16.072 predicted       12.901 measured  s/step     one
+```
+
+## Training dense GB200 nvfp4
+
+```text
+  median where the fit has not seen the record: 12.5%
+```
+
+## Runs dense GH200 16-bit
+
+```text
+  median where the fit has not seen the record: 17.9%
+```
+"""
+
+
+@pytest.fixture
+def tables(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    monkeypatch.syspath_prepend(str(ROOT / "tools"))
+    monkeypatch.delitem(sys.modules, "calibration_tables", raising=False)
+    import calibration_tables
+
+    return calibration_tables
 
 
 def page(name: str) -> str:
     return (TRAINING / name).read_text(encoding="utf-8")
 
 
-def table(text: str, start: str) -> list[list[str]]:
-    """Rows of the first table behind a heading or sentence, without its head."""
-    lines = text[text.index(start) + len(start) :].splitlines()
-    first = next(i for i, line in enumerate(lines) if line.startswith("|"))
-    rows = []
-    for line in lines[first + 2 :]:
-        if not line.startswith("|"):
-            break
-        rows.append([cell.strip() for cell in line.strip("|").split("|")])
-    return rows
+def block(name: str) -> list[str]:
+    text = page("calibration.md")
+    return text.split(f"<!-- {name} -->\n\n")[1].split(f"\n\n<!-- /{name} -->")[0].splitlines()
 
 
-def validated() -> dict[tuple[str, str, str], tuple[str, ...]]:
-    """(kind, GPU, width) -> steps, mean, 90th percentile, worst; median where the fit has not seen it."""
-    text = (ROOT / "docs" / "validation.md").read_text(encoding="utf-8")
-    rows = re.findall(
-        r"^training (dense|moe|linear) (\S+) (\S+) +(\d+) +\d+ +[\d.]+% +([\d.]+)% +([\d.]+)%"
-        r" +[-+][\d.]+% +([-+][\d.]+)%",
-        text,
-        re.MULTILINE,
-    )
-    unseen = dict(
-        re.findall(
-            r"^#+ [Tt]raining (\S+ \S+ \S+)\n(?:(?!#).*\n)*?"
-            r"  median where the fit has not seen the record: ([\d.]+)%",
-            text,
-            re.MULTILINE,
-        )
-    )
-    return {(k, gpu, w): (*figures, unseen[f"{k} {gpu} {w}"]) for k, gpu, w, *figures in rows}
+def test_what_a_table_makes_of_a_page_of_validation(tables: ModuleType) -> None:
+    """One step is told, 10 % and more is bold, and a GPU without a record has other people's runs."""
+    assert tables.first(TWO_FAMILIES)[2:] == [
+        "| H100 | – | 5.5 % | – | – |",
+        "| GB200 | – | NVFP4 **12.5 %** (one step) | – | – |",
+        "| GH200 (no record) | **17.9 %** | – | – | – |",
+    ]
+    assert [line for line in tables.by_gpu(TWO_FAMILIES) if "H100" in line] == [
+        "| H100, fp8 | 2 | 5.6 % | 10.2 % | 5.5 % | +24.6 % |"
+    ]
 
 
-def by_gpu() -> Iterator[tuple[tuple[str, str, str], list[str]]]:
-    for title, kind in KINDS.items():
-        for where, *figures in table(page("calibration.md"), title):
-            gpu, width = where.split(", ")
-            yield (kind, gpu, WIDTHS[width]), figures
+def test_errors_by_gpu_are_those_of_the_page_of_validation(tables: ModuleType) -> None:
+    validation = (ROOT / "docs" / "validation.md").read_text(encoding="utf-8")
+    assert block("first") == tables.first(validation)
+    assert block("by-gpu") == tables.by_gpu(validation)
 
 
-def percent(cell: str) -> str:
-    return cell.removesuffix(" %")
-
-
-def test_errors_by_gpu_and_width_are_what_validate_prints() -> None:
-    said = {
-        key: (steps, percent(mean), percent(p90), percent(worst), percent(unseen))
-        for key, (steps, mean, p90, unseen, worst) in by_gpu()
-    }
-    found = {key: figures for key, figures in validated().items() if not key[1].startswith(("MI", "L40S"))}
-    assert said == found
-
-
-def test_the_first_table_has_the_medians_where_the_fit_has_not_seen() -> None:
-    columns = (("dense", "16-bit"), ("dense", "fp8"), ("moe", "16-bit"), ("moe", "fp8"))
-    found = validated()
-    for gpu, *cells in table(page("calibration.md"), "**By GPU and format**"):
-        if gpu.startswith("GH200"):
-            continue
-        for (kind, width), cell in zip(columns, cells, strict=True):
-            figures = re.findall(r"(NVFP4 )?([\d.]+) %", cell)
-            said = {"nvfp4" if narrow else width: figure for narrow, figure in figures}
-            assert said == {
-                w: found[kind, gpu, w][-1]
-                for w in (width, *(("nvfp4",) if width == "fp8" else ()))
-                if (kind, gpu, w) in found
-            }, (gpu, kind)
-
-
-def test_errors_by_framework_are_those_of_the_eras() -> None:
-    era, said = "", set()
-    for name, where, records, fitted, left_out in table(page("calibration.md"), "### By framework"):
-        era = ERAS.get(name, era)
-        if not era:
-            continue
-        gpu, width = re.sub(r" \(\S+\)$", "", where).replace("H100 of 500 W", "h100-sxm-96").split(", ")
-        said.add((era, f"{gpu.lower()} {WIDTHS[width]}", records, percent(fitted), percent(left_out)))
-    found = {
-        (name, key, *told.groups())
-        for name, one in eras().items()
-        for key, pace in one.pace.items()
-        if (told := SOURCE.match(pace.source))
-    }
-    assert said == found
+def test_errors_by_framework_are_those_of_the_eras(tables: ModuleType) -> None:
+    assert block("by-framework") == tables.by_framework()
+    of_nvidia = [line for line in block("by-framework")[2:] if "MI3" not in line]
+    records = [int(line.split(" | ")[2]) for line in of_nvidia]
+    assert f"| NVIDIA's GPUs | {sum(records)} |" in page("calibration.md")
+    for nth, figure in ((3, "5.3"), (4, "6.1")):
+        means = [float(line.rstrip(" |").split(" | ")[nth].removesuffix(" %")) for line in of_nvidia]
+        whole = sum(n * mean for n, mean in zip(records, means, strict=True)) / sum(records)
+        assert whole == pytest.approx(float(figure), abs=0.06)
 
 
 def test_other_people_s_runs_are_as_far_off_as_their_test_holds() -> None:
     held = runpy.run_path(str(ROOT / "tests" / "validation" / "test_training_unseen_runs.py"))
     text = page("unseen.md")
-    rows = table(text, "Since they were first scored, these errors count")
-    said = [(float(percent(error)), float(percent(bias))) for _, _, error, bias, _ in rows]
-    assert said == list(held["GROUPS"].values())
+    rows = re.findall(r"^\| .+ \| \d+ \| ([\d.]+) % \| ([-+][\d.]+) % \| .+ \|$", text, re.MULTILINE)
+    said = [(float(error), float(bias)) for error, bias in rows]
+    first = said.index(next(iter(held["GROUPS"].values())))
+    assert said[first : first + len(held["GROUPS"])] == list(held["GROUPS"].values())
     for words in (
         f"| 26 series, now | {held['ALL_GROUPS']} % | {held['ALL_BIAS']} % |",
         f"| 138 steps, now | {held['ALL_RUNS']:.1f} % | | {held['IN_RANGE']:.0f} % |",
