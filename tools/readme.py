@@ -4,6 +4,7 @@ readme.py command run|test   print the one-line command under that marker, for .
 readme.py write              put `railwright validate`'s table into README.md and docs/validation.md, what
                              it finds of training steps, drawn, into docs/training/validation.md, the
                              example's answer into README.md, the software eras into docs/training/eras.md,
+                             errors by GPU and framework into docs/training/calibration.md,
                              whole runs beside what is said of them into docs/training/demand.md,
                              and the bands of the training families, and how pairs of layouts compare,
                              into src/railwright/training/data/error_band.yaml and choices.yaml
@@ -132,6 +133,20 @@ def eras_page() -> tuple[Path, str]:
     return TRAINING / "eras.md", page
 
 
+def calibration_page(validation: str) -> tuple[Path, str]:
+    """docs/training/calibration.md: errors by GPU and by framework.
+
+    validation  docs/validation.md as it should read
+    """
+    from calibration_tables import by_framework, by_gpu, first
+
+    page = (TRAINING / "calibration.md").read_text(encoding="utf-8")
+    found = {"first": first(validation), "by-gpu": by_gpu(validation), "by-framework": by_framework()}
+    for block, lines in found.items():
+        page = filled(page, block, lines, fence="")
+    return TRAINING / "calibration.md", page
+
+
 def demand_page() -> tuple[Path, str]:
     """docs/training/demand.md: whole runs and Llama 2 70B's fleet beside what `railwright demand` says."""
     from railwright.catalog import load_catalog
@@ -204,7 +219,9 @@ def wanted() -> Iterator[tuple[Path, str]]:
     readme = filled(readme, "effects", example_effects(result), fence="")
     yield README, filled(readme, "validate", table.lines())
     page = VALIDATION.read_text(encoding="utf-8")
-    yield VALIDATION, filled(page, "validate-detail", sections(table.lines(detail=True)), fence="")
+    page = filled(page, "validate-detail", sections(table.lines(detail=True)), fence="")
+    yield VALIDATION, page
+    yield calibration_page(page)
     yield from training_page(table, carried)
     yield eras_page()
     yield demand_page()

@@ -2,7 +2,8 @@
 
 python tools/training_coverage.py        print it for several shares that each of a job's two bands holds
 
-The figures of docs/training/calibration.md (Bands) and `measure.training.bands.EACH`; about a minute.
+The figures of docs/training/calibration.md (The range of 80 %) and `measure.training.bands.EACH`; about a
+minute.
 """
 
 from __future__ import annotations

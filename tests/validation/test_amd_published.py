@@ -30,8 +30,8 @@ GPUS = load_catalog().gpus
 SQUARES = {4096: 955.17, 8192: 1159.23, 16384: 1015.1, 32768: 1029.14}
 """Side of a square product in fp8 -> TFLOP/s on MI300X."""
 
-KERNELS_ALONE, LEFT_OUT, FITTED = (-0.147, 0.072), (0.022, 0.065), (0.006, 0.041)
-"""Bias and spread of the steps' errors (docs/training/calibration.md, AMD's GPUs)."""
+KERNELS_ALONE, LEFT_OUT, FITTED = (-0.147, 0.072), (0.023, 0.066), (0.006, 0.041)
+"""Bias and spread of the steps' errors (docs/training/unseen.md, AMD's GPUs)."""
 
 
 @pytest.fixture(scope="module")
@@ -113,7 +113,7 @@ def test_attention_by_sequence(gpu: str, way: str, phase: Phase, fit: ModuleType
 
 
 def test_steps_with_their_family_left_out() -> None:
-    """docs/training/calibration.md, AMD's GPUs."""
+    """docs/training/unseen.md, AMD's GPUs."""
     asked = [r for r in records() if r["family"].startswith("amd-")]
     rows = [record_row(r, family_of(r)) for r in asked]
     alone = [by_kernels_alone(r) / row.measured - 1 for r, row in zip(asked, rows, strict=True)]
@@ -123,8 +123,8 @@ def test_steps_with_their_family_left_out() -> None:
     for errors, (bias, spread) in ((alone, KERNELS_ALONE), (left_out, LEFT_OUT), (fitted, FITTED)):
         assert mean(errors) == pytest.approx(bias, abs=0.005)
         assert pstdev(errors) == pytest.approx(spread, abs=0.005)
-    assert mean(map(abs, left_out)) == pytest.approx(0.056, abs=0.005)
-    assert mean(map(abs, fitted)) == pytest.approx(0.035, abs=0.005)
+    assert mean(map(abs, left_out)) == pytest.approx(0.057, abs=0.005)
+    assert mean(map(abs, fitted)) == pytest.approx(0.034, abs=0.005)
 
 
 def by_kernels_alone(record: dict[str, str]) -> float:

@@ -1,6 +1,6 @@
 """Fine-tuning with frozen weights in 4 bits and in 16, against published runs (rules: qlora_published).
 
-No factor was fitted to any of them; docs/training/calibration.md says what is known of the misses.
+No factor was fitted to any of them; docs/training/unseen.md says what is known of the misses.
 """
 
 from __future__ import annotations
@@ -92,8 +92,8 @@ def test_steps_of_dense_models_on_a100_and_h100(run: Run, predicted: Predicted) 
 
 def test_they_are_5_percent_off_in_the_mean(predicted: Predicted) -> None:
     errors = [predicted.error(run) for run in DENSE]
-    assert fmean(map(abs, errors)) == pytest.approx(0.052, abs=0.004)
-    assert fmean(errors) == pytest.approx(-0.009, abs=0.004)
+    assert fmean(map(abs, errors)) == pytest.approx(0.053, abs=0.004)
+    assert fmean(errors) == pytest.approx(-0.007, abs=0.004)
 
 
 @pytest.mark.parametrize("run", EXPERTS, ids=lambda run: run.name)

@@ -61,7 +61,7 @@ def test_compiled_steps_lie_where_80_percent_are_expected(name: str, error: floa
 
 @pytest.mark.parametrize(("name", "error"), [("8B on 1", 22.4), ("7B on 1", 27.3)])
 def test_adapters_on_a_gpu_of_their_own_are_too_long(name: str, error: float) -> None:
-    """As NeMo's are (docs/training/calibration.md, Named misses); the era has no step of its own on H100."""
+    """As NeMo's are (docs/training/misses.md, Adapters); the era has no step of its own on H100."""
     assert off(name) == (pytest.approx(error, abs=1.0), False)
 
 

@@ -56,8 +56,8 @@ def seconds(optimizer: str) -> float:
 
 
 def test_steps_that_no_fit_has_seen() -> None:
-    """9 to 15 % too long, as other steps are whose experts are launched from a Grace host without graphs
-    (docs/training/calibration.md, Named misses)."""
+    """10 to 16 % too long, as other steps are whose experts are launched from a Grace host without graphs
+    (docs/training/misses.md)."""
     measured = [SEQUENCES * TOKENS / (rate * GPUS) for rate in PUBLISHED]
     errors = [seconds("muon") / one - 1 for one in measured]
     assert mean(errors) == pytest.approx(0.13, abs=0.02)

@@ -1,4 +1,4 @@
-"""What docs/training/calibration.md says of misses with Megatron of 2021 and 2022 on A100: vTrain's rows on
+"""What docs/training/misses.md says of misses with Megatron of 2021 and 2022 on A100: vTrain's rows on
 several servers, bigscience's and Korthikanti's, predicted over measured.
 
 No fit has seen vTrain's and bigscience's.

@@ -32,6 +32,6 @@ def configuration_of(record: Mapping[str, str]) -> Mapping[str, str]:
     Source: mlcommons/training_results_v4.0 to v5.1, what a system's log prints of its configuration, else
     <submitter>/benchmarks/<benchmark>/…/<source>, with the files it takes from beside it
     (tools/carry_mlperf.py).  FP8_DPA and FP8_ACT are left out (what they would change:
-    docs/training/calibration.md), VBOOST_VALUE is not modelled.
+    docs/training/unseen.md), VBOOST_VALUE is not modelled.
     """
     return configurations().get(record["id"], {})

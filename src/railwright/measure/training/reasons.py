@@ -1,6 +1,6 @@
 """Why a published training step is missed by much, where documents or other records tell.
 
-docs/training/calibration.md, "Named misses", says more about each.
+docs/training/misses.md says more about each.
 """
 
 from __future__ import annotations

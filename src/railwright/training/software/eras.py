@@ -100,7 +100,7 @@ class Era:
     lazy_kernels  whether CUDA loads a kernel when it is first called: by default with PyTorch since 1.13
     launcher   what launches a layer's kernels (`host.launch_times`)
     graphs     whether it launches parts of a layer as CUDA graphs: NeMo since 24.04, Megatron-LM of 2025
-               (docs/training/calibration.md, *Graphs*); torchtitan has no setting
+               (docs/training/unseen.md, MLPerf Training); torchtitan has no setting
     framework  whose schedules and overlaps it has (`search.frameworks`, which knows some of them)
     pace       'h100 16-bit', or 'hopper 16-bit' for the generation's other GPUs -> factors
     """
