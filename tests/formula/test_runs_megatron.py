@@ -18,6 +18,7 @@ DENSE = """\
 --untie-embeddings-and-output-weights --position-embedding-type rope --vocab-size 128256
 --seq-length 8192 --micro-batch-size 1 --global-batch-size 64 --train-iters 100 --bf16
 --cross-entropy-loss-fusion --use-distributed-optimizer --overlap-grad-reduce --overlap-param-gather
+--attention-dropout 0 --hidden-dropout 0
 """
 
 
@@ -216,6 +217,9 @@ def test_leading_dense_layers_and_prediction_layers_are_read() -> None:
         ("--cp-comm-type a2a+p2p --context-parallel-size 2", "a2a+p2p is not modelled"),
         ("--pipeline-model-parallel-size 3 --num-layers 33 --vocab-size 100", "no multiple of the 3"),
         ("--optimizer sgd", "optimizer sgd is not modelled"),
+        ("--hidden-dropout 0.1", "dropout of 0.1 (0.1 where nothing is told) is predicted as 0"),
+        ("--deterministic-mode", "deterministic kernels"),
+        ("--no-gradient-accumulation-fusion", "without gradient accumulation fusion"),
         ("--recompute-granularity selective --recompute-modules new_module", "new_module is not modelled"),
         ("--tp-comm-unheard-of", "not read: --tp-comm-unheard-of"),
         ("--optimizer-cpu-offload --optimizer-offload-fraction 0.5", "50 % of the optimizer"),

@@ -283,6 +283,15 @@ def _kernels(given: Given, arch: Transformer) -> dict[str, Any]:
         found["cuda_graphs"] = graphs
     if given.environment.get("CUDA_LAUNCH_BLOCKING") == "1":
         found["launch_blocking"] = True
+    if given.yes("deterministic_mode"):
+        given.doubts.append(
+            "deterministic kernels (--deterministic-mode) take longer; usual ones are predicted"
+        )
+    if not given.yes("gradient_accumulation_fusion", True) and not given.yes("use_megatron_fsdp"):
+        given.doubts.append(
+            "without gradient accumulation fusion weight gradients are added by kernels of their own, "
+            "which are not predicted"
+        )
     return found
 
 
@@ -300,6 +309,12 @@ def _graphs(given: Given, arch: Transformer) -> tuple[str, ...]:
     if unknown := [name for name in scope if name not in GRAPHS]:
         given.doubts.append(f"CUDA graphs of {' and '.join(unknown)} are not modelled")
     return tuple(dict.fromkeys(GRAPHS[name] for name in scope if name in GRAPHS))
+
+
+def dropout(given: Given) -> float:
+    """The most that dropout drops of attention or hidden states: 0.1 unless it is told."""
+    told = [given.number(f"{part}_dropout") for part in ("attention", "hidden")]
+    return max(0.1 if one is None else one for one in told)
 
 
 def _all_at_once(given: Given, layout: dict[str, Any], micro: int, gpus: int | None) -> int:

@@ -13,11 +13,13 @@ from railwright.errors import RailwrightError
 from railwright.model import load_model, parse_config
 from railwright.model.shape.architecture import Transformer
 from railwright.runs.given import Given
-from railwright.runs.megatron import job_fields
+from railwright.runs.megatron import dropout, job_fields
 from railwright.runs.shapes import bundled_as, config_of, differences, shape_of
 from railwright.runs.sources import arguments_of
 from railwright.runs.trainer import Beside, is_trainers, trainer_fields
 from railwright.runs.untimed import is_untimed
+from railwright.spec.training import TrainingJob
+from railwright.training.software.eras import eras
 
 
 @dataclass(frozen=True)
@@ -77,8 +79,13 @@ def read_run(text: str, file: str, asked: Asked) -> Run:
         fields, arch = trainer_fields(given, asked.model, gpus, asked.beside)
         return Run(_named(fields, file, asked), arch, None, tuple(_notes(given, gpus)))
     arch, model, config = _model(given, file, asked)
-    fields = {"model": model} | job_fields(given, arch, gpus, asked.per_server)
-    return Run(_named(fields, file, asked), arch, config, tuple(_notes(given, gpus)))
+    fields = _named({"model": model} | job_fields(given, arch, gpus, asked.per_server), file, asked)
+    era = eras()[fields.get("software", TrainingJob.model_fields["software"].default)]
+    if (share := dropout(given)) != era.dropout:
+        given.doubts.append(
+            f"dropout of {share:g} (0.1 where nothing is told) is predicted as {era.dropout:g}"
+        )
+    return Run(fields, arch, config, tuple(_notes(given, gpus)))
 
 
 def _named(fields: Mapping[str, Any], file: str, asked: Asked) -> dict[str, Any]:

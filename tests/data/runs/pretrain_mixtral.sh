@@ -19,6 +19,8 @@ MODEL_ARGS=(
     --swiglu
     --normalization RMSNorm
     --disable-bias-linear
+    --attention-dropout 0.0
+    --hidden-dropout 0.0
     --untie-embeddings-and-output-weights
     --position-embedding-type rope
     --max-position-embeddings 32768
