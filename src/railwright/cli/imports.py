@@ -29,7 +29,7 @@ def import_run(
         typer.Argument(
             metavar="RUN",
             help="A script that launches Megatron-LM or a Trainer, a file or YAML of arguments, a log of "
-            "Megatron-LM, torchtitan's TOML, LLaMA-Factory's or Axolotl's YAML.",
+            "Megatron-LM, torchtitan's TOML, YAML of LLaMA-Factory, Axolotl or Megatron-Bridge.",
         ),
     ],
     study: Annotated[

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from railwright.errors import RailwrightError
 from railwright.runs.shell import MISSING, UNSET
@@ -32,6 +32,7 @@ class Given:
     gpus_per_node GPUs of one node, so too
     environment   variables that are set for it
     everything    whether every argument is there, with its default where none was given (a log's list)
+    adapters      section `lora` of the job, {} for adapters that are not modelled, None without any
     doubts        sentences on what could not be read
     asked         names that a reader has looked for
     """
@@ -42,6 +43,7 @@ class Given:
     gpus_per_node: int | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
     everything: bool = False
+    adapters: Mapping[str, Any] | None = None
     doubts: list[str] = field(default_factory=list)
     asked: set[str] = field(default_factory=set)
 

@@ -66,6 +66,10 @@ def job_fields(given: Given, arch: Transformer, gpus: int | None, per_server: in
             given.doubts.append(
                 f"{gpus} GPUs are no multiple of the {ranks} of one replica; --gpus says others"
             )
+    if given.adapters:
+        found["lora"] = dict(given.adapters)
+    elif given.adapters is not None:
+        given.doubts.append("adapters of this kind are not modelled; all weights are predicted to train")
     if given.has("num_workers") and (workers := given.whole("num_workers")) != 2:
         found["data"] = {"workers": workers}
     return found

@@ -1,7 +1,7 @@
 """The model that Megatron-LM's arguments describe: a bundled one, or a config.json of a family that has it.
 
 Source, read 2026-11-29: Megatron-LM d98e8a6, megatron/training/arguments.py (validate_args: the widths that
-follow from others) and megatron/training/tokenizer (NullTokenizer adds one row).
+follow from others).
 """
 
 from __future__ import annotations
@@ -165,7 +165,7 @@ def _vocabulary(given: Given) -> int | None:
             return load_model(given.told("tokenizer_model").rstrip("/").rsplit("/", 1)[-1]).vocab
         except RailwrightError:
             return None
-    return size + 1 if given.told("tokenizer_type") == "NullTokenizer" and given.everything else size
+    return size
 
 
 def bundled_as(wanted: Mapping[str, Any], given: Given) -> str | None:

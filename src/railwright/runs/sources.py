@@ -2,7 +2,8 @@
 
 - a shell script that launches pretrain_gpt.py, or one with a `.py` of its own;
 - a file of nothing but arguments, such as `railwright search --export megatron` writes;
-- YAML with the arguments under MODEL_ARGS (Megatron-LM's functional tests, Megatron-MoE-ModelZoo);
+- YAML with the arguments under MODEL_ARGS (Megatron-LM's functional tests, Megatron-MoE-ModelZoo), or of
+  another framework (`bridge`, `trainer`);
 - the list of all arguments at the head of a log (megatron/training/arguments.py, _print_args).
 """
 
@@ -13,6 +14,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from railwright.errors import RailwrightError
+from railwright.runs.bridge import is_bridges, of_bridge
 from railwright.runs.given import Given, Value, dollar
 from railwright.runs.shell import MISSING, UNSET, Command, Script, follow
 from railwright.runs.trainer import KINDS, of_mapping
@@ -229,13 +231,16 @@ def _of_yaml(text: str, file: str, variables: Mapping[str, str]) -> Given:
         read = yaml.safe_load(text)
     except yaml.YAMLError as error:
         raise RailwrightError(f"{file}: this is no YAML: {' '.join(str(error).split())}") from None
+    if is_bridges(read):
+        return of_bridge(read, file, _keys(text))
     if isinstance(read, dict) and any(key in read for key in KINDS):
         return of_mapping(read, file, _keys(text))
     listed = read.get("MODEL_ARGS") if isinstance(read, dict) else None
     if not isinstance(listed, dict):
         raise RailwrightError(
             f"{file}: Megatron-LM's arguments are expected under MODEL_ARGS, each a line ('--num-layers: 8')"
-            ", or a configuration of LLaMA-Factory (model_name_or_path) or Axolotl (base_model)"
+            ", or a configuration of LLaMA-Factory (model_name_or_path), Axolotl (base_model) or Megatron-Bridge "
+            "(model, train, ddp)"
         )
     around = {**_texts(read.get("ENV_VARS")), **variables}
     lines, values = _lines(text), dict[str, Value]()
