@@ -239,8 +239,8 @@ def _of_yaml(text: str, file: str, variables: Mapping[str, str]) -> Given:
     if not isinstance(listed, dict):
         raise RailwrightError(
             f"{file}: Megatron-LM's arguments are expected under MODEL_ARGS, each a line ('--num-layers: 8')"
-            ", or a configuration of LLaMA-Factory (model_name_or_path), Axolotl (base_model) or Megatron-Bridge "
-            "(model, train, ddp)"
+            " or a configuration of LLaMA-Factory (model_name_or_path), Axolotl (base_model) or "
+            "Megatron-Bridge (model, train, ddp)"
         )
     around = {**_texts(read.get("ENV_VARS")), **variables}
     lines, values = _lines(text), dict[str, Value]()
