@@ -149,12 +149,17 @@ def _print_breaks(found: Comparison) -> None:
 
 def _print_book(book: Any) -> None:
     from railwright.cli.tables import print_table
+    from railwright.cost.prices import spreads
 
     rows = [
-        (p.item, f"{p.low:g}", f"{p.middle:g}", f"{p.high:g}", p.unit, f"{p.source} ({p.date}, {p.status})")
-        for p in book.values()
+        (p.item, f"{p.low:g}", f"{p.middle:g}", f"{p.high:g}", p.unit, p.provenance) for p in book.values()
     ]
     print_table(("item", "low", "middle", "high", "unit", "source"), rows)
+    typer.echo("\nRanges that are assumed, of prices of which one figure was read:")
+    for spread in spreads().values():
+        typer.echo(f"  {spread.kind}: {spread.low:.2f} to {spread.high:.2f} times it, the ends of")
+        for seen in spread.seen:
+            typer.echo(f"    {seen}")
 
 
 def _write(found: Comparison, out: Path) -> None:
@@ -183,9 +188,19 @@ def _write(found: Comparison, out: Path) -> None:
             ],
         ),
         "prices.csv": csv_text(
-            ("item", "low", "middle", "high", "unit", "date", "status", "source"),
+            ("item", "low", "middle", "high", "range", "unit", "date", "status", "source"),
             [
-                (p.item, p.low, p.middle, p.high, p.unit, p.date, p.status, p.source)
+                (
+                    p.item,
+                    p.low,
+                    p.middle,
+                    p.high,
+                    "assumed" if p.assumed else "",
+                    p.unit,
+                    p.date,
+                    p.status,
+                    p.source,
+                )
                 for p in found.book.values()
             ],
         ),

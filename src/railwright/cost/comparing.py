@@ -24,7 +24,7 @@ from railwright.cost.options import (
     rented,
     with_defaults,
 )
-from railwright.cost.prices import Book, Price
+from railwright.cost.prices import Book
 from railwright.errors import PlanError
 
 DRAWS = 10_000
@@ -70,6 +70,7 @@ class Comparison:
     carbon     in the study's region and, for comparison, in others
     owned_in   region -> a GPU-hour of the best owned way there [USD]
     unread     price items used that nobody has read in a source
+    assumed    price items used of which one figure was read: drawn with the spread of their kind (`spreads`)
     """
 
     case: Case
@@ -81,6 +82,7 @@ class Comparison:
     carbon: tuple[Carbon, ...]
     owned_in: Mapping[str, float]
     unread: tuple[str, ...]
+    assumed: tuple[str, ...]
     book: Book
 
 
@@ -116,6 +118,7 @@ def compare(case: Case, prices: Book, regions: tuple[str, ...] = (), seed: int =
         carbon=tuple(carbon(case, first, r) for r in places),
         owned_in={r: float(owned(_moved(case, r), first, own.kind).per_gpu_hour) for r in places},
         unread=tuple(sorted(item for item in used if book[item].unread)),
+        assumed=tuple(sorted(item for item in used if book[item].assumed)),
         book=book,
     )
 
@@ -163,8 +166,8 @@ def _draws(book: Book, items: set[str], seed: int) -> dict[str, np.ndarray]:
 def spread(drawn: Any, guess: float) -> tuple[float, float, float]:
     """5 %, 50 % and 95 % of draws, the ends moved out to the first guess where it lies beyond.
 
-    A price whose first guess is an end of its own range (a list price that was only ever higher) is below, or
-    above, nearly all of its draws; it is still the price of its date, so the range holds it.
+    A price whose first guess is an end of its own range (a quote that can only rise) is below, or above,
+    nearly all of its draws; it is still the price of its date, so the range holds it.
     """
     low, mid, high = np.quantile(drawn, [0.05, 0.5, 0.95])
     return min(float(low), guess), float(mid), max(float(high), guess)
@@ -197,9 +200,5 @@ def _swings(case: Case, book: Book, own: Cost) -> tuple[Swing, ...]:
             cost = owned(case, lambda name: value if name == item else book[name].middle, own.kind)
             return float(cost.per_gpu_hour)
 
-        found.append(Swing(item, at(price.low), at(price.high), _source(price), price.unread))
+        found.append(Swing(item, at(price.low), at(price.high), price.provenance, price.unread))
     return tuple(sorted(found, key=lambda s: -abs(s.high - s.low)))
-
-
-def _source(price: Price) -> str:
-    return f"{price.source} ({price.date}, {price.status})"

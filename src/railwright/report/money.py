@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from railwright.cost.priced import Priced
+from railwright.cost.prices import spreads
 from railwright.units import show_amount
 
 
@@ -41,6 +44,8 @@ def money_words(priced: Priced) -> list[str]:
             f"Owned at best ({own.name}): {dollars(float(own.per_gpu_hour))}, {dollars(float(own.upfront))} "
             "at the start."
         )
+    if assumed := assumed_words(found.assumed):
+        words.append(assumed)
     if not any(c.cloud for c in found.costs):
         gpu = found.case.cluster.gpu
         words.append(
@@ -74,3 +79,25 @@ def money_words(priced: Priced) -> list[str]:
         for one in priced.served
     ]
     return words
+
+
+_KINDS = {"cloud": "on demand", "spot": "spot", "electricity": "electricity"}
+"""Kind of item -> what its price is of, in words."""
+
+
+def assumed_words(items: Sequence[str]) -> str:
+    """Which prices are drawn with the spread of their kind, and how wide that is; '' for none."""
+    named: dict[str, list[str]] = {}
+    for item in items:
+        kind, whose = item.split("/")[:2]
+        named.setdefault(kind, []).append(whose)
+    if not named:
+        return ""
+    said = "; ".join(
+        f"{_KINDS[kind]} ({', '.join(whose)}) {spreads()[kind].low:.2f} to {spreads()[kind].high:.2f} times"
+        for kind, whose in named.items()
+    )
+    return (
+        f"Drawn with an assumed range, because one figure each was read: {said}; these are the ends of "
+        "published differences of such prices (railwright cost --prices lists them)."
+    )

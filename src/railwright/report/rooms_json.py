@@ -100,4 +100,5 @@ def money(priced: Priced) -> dict[str, Any]:
             for c in found.carbon
         ],
         "prices_nobody_read": list(found.unread),
+        "prices_with_an_assumed_range": list(found.assumed),
     }
