@@ -60,6 +60,7 @@ class Quantities:
     network_power    of what is always on: switches whose power is known, storage and management hosts [W]
     unrated          switches whose power no source gives
     hosts            storage and management machines of the networks, priced as storage alone
+    systems          operating systems of the servers, which administrators count by (an NVL72 has 18)
     """
 
     gpus: int
@@ -69,6 +70,7 @@ class Quantities:
     network_power: float
     unrated: int = 0
     hosts: int = 0
+    systems: int = 0
 
     @property
     def stores(self) -> bool:
@@ -121,6 +123,7 @@ def quantities(
         network_power=draw.switches + draw.hosts,
         unrated=draw.unrated,
         hosts=draw.number_of_hosts,
+        systems=compute.num_servers * server.hosts,
     )
 
 

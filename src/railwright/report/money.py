@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from railwright.cost.options import middle, people
 from railwright.cost.priced import Priced
 from railwright.cost.prices import spreads
 from railwright.units import show_amount
@@ -44,6 +45,7 @@ def money_words(priced: Priced) -> list[str]:
             f"Owned at best ({own.name}): {dollars(float(own.per_gpu_hour))}, {dollars(float(own.upfront))} "
             "at the start."
         )
+    words.append(_people(priced))
     if assumed := assumed_words(found.assumed):
         words.append(assumed)
     if not any(c.cloud for c in found.costs):
@@ -79,6 +81,20 @@ def money_words(priced: Priced) -> list[str]:
         for one in priced.served
     ]
     return words
+
+
+def _people(priced: Priced) -> str:
+    """How many are paid for running the best owned way, and why so many."""
+    found = priced.comparison
+    case, book = found.case, found.book
+    number = float(people(case, middle(book)))
+    said = f"Run by {number:.3g} {'people' if number != 1 else 'person'}"
+    if case.money.staff is not None:
+        return f"{said}, as money.staff says."
+    return (
+        f"{said}: one for {book['servers-per-person'].middle:g} servers (of {case.cluster.systems:,}), "
+        f"{book['least-staff'].middle:g} at least; money.staff is yours."
+    )
 
 
 _KINDS = {"cloud": "on demand", "spot": "spot", "electricity": "electricity"}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
+from railwright.cost.options import middle, people
 from railwright.cost.priced import Priced
 from railwright.serving.result import ServingResult
 from railwright.study.result import Rooms
@@ -60,6 +61,7 @@ def money(priced: Priced) -> dict[str, Any]:
     return {
         "gpus": found.case.cluster.gpus,
         "gpu_hours_wanted_a_month": found.case.wanted,
+        "people": float(people(found.case, middle(found.book))),
         "ways": [
             {
                 "name": c.name,
