@@ -56,12 +56,16 @@ def cost(
         raise RailwrightError("give a study, or --prices for the price book")
     from railwright.cli.checking import refuse_unknown_names
     from railwright.cli.studies import open_study
+    from railwright.cost.options import check_region
     from railwright.study.evaluate import Workshop
     from railwright.study.rooms import goodput, served
     from railwright.study.rooms import money as money_of
 
     asked = open_study(study)
     refuse_unknown_names(asked, study)
+    book = price_book(asked.money.prices if asked.money else None)
+    for name in region or ():
+        check_region(book, name, "--region")
     workshop = Workshop.of(asked)
     failing = goodput(asked, workshop) if asked.reliability is not None else None
     serving = served(asked, workshop, lambda what: None)

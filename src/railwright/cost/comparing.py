@@ -25,6 +25,7 @@ from railwright.cost.options import (
     with_defaults,
 )
 from railwright.cost.prices import Book
+from railwright.cost.prices import regions as intensities
 from railwright.errors import PlanError
 
 DRAWS = 10_000
@@ -67,7 +68,7 @@ class Comparison:
     cheapest   name -> share of the draws in which it is the cheapest
     breaks     owned ways against the clouds' list prices
     swings     largest first
-    carbon     in the study's region and, for comparison, in others
+    carbon     in the study's region and, for comparison, in others, where its intensity is known
     owned_in   region -> a GPU-hour of the best owned way there [USD]
     unread     price items used that nobody has read in a source
     assumed    price items used of which one figure was read: drawn with the spread of their kind (`spreads`)
@@ -93,7 +94,7 @@ def compare(case: Case, prices: Book, regions: tuple[str, ...] = (), seed: int =
     book = with_defaults(prices)
     check_region(book, case.money.region)
     for region in regions:
-        check_region(book, region)
+        check_region(book, region, "regions")
     used: set[str] = set()
 
     def noting(item: str) -> Number:
@@ -115,7 +116,7 @@ def compare(case: Case, prices: Book, regions: tuple[str, ...] = (), seed: int =
         cheapest={c.name: float(np.mean(least == i)) for i, c in enumerate(costs)},
         breaks=tuple(_breaks(case, first, costs)),
         swings=_swings(case, book, own),
-        carbon=tuple(carbon(case, first, r) for r in places),
+        carbon=tuple(carbon(case, first, r) for r in places if r in intensities()),
         owned_in={r: float(owned(_moved(case, r), first, own.kind).per_gpu_hour) for r in places},
         unread=tuple(sorted(item for item in used if book[item].unread)),
         assumed=tuple(sorted(item for item in used if book[item].assumed)),

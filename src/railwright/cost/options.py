@@ -222,19 +222,19 @@ def electricity(region: str) -> str:
     return f"electricity/{region}"
 
 
-def check_region(book: Book, region: str) -> None:
-    """Raises RailwrightError for a region without a price of electricity or without carbon intensity."""
-    from railwright.cost.prices import regions
+def check_region(book: Book, region: str, asked: str = "money.region") -> None:
+    """Raises RailwrightError for a region without a price of electricity.
+
+    asked  where the region was written: a field of the study, or an option
+    """
     from railwright.errors import among
 
     priced = sorted(item.split("/")[1] for item in book if item.startswith("electricity/"))
     if region not in priced:
         raise RailwrightError(
-            f"money.region: no price of electricity in '{region}'{among(region, priced)}; "
+            f"{asked}: no price of electricity in '{region}'{among(region, priced)}; "
             f"or add electricity/{region} to your prices (money.prices)"
         )
-    if region not in regions():
-        raise RailwrightError(f"money.region: no carbon intensity of '{region}'{among(region, regions())}")
 
 
 def with_defaults(book: Book) -> dict[str, Price]:

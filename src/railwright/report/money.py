@@ -48,6 +48,8 @@ def money_words(priced: Priced) -> list[str]:
     words.append(_people(priced))
     if assumed := assumed_words(found.assumed):
         words.append(assumed)
+    if silent := sorted(set(found.owned_in) - {c.region for c in found.carbon}):
+        words.append(f"No carbon intensity is known of {', '.join(silent)}: what it emits is not said.")
     if not any(c.cloud for c in found.costs):
         gpu = found.case.cluster.gpu
         words.append(
