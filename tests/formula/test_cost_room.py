@@ -20,7 +20,7 @@ from railwright.cost.options import (
     with_defaults,
 )
 from railwright.cost.quantities import Line, Quantities, quantities
-from railwright.fabric import build_networks
+from railwright.fabric import build_networks, count
 from railwright.report.money import money_words
 from railwright.site import plan_site
 from railwright.spec import load_study_text
@@ -59,6 +59,17 @@ def test_power_and_pue_are_those_of_the_site_plan(server, switch, site):
     assert case.cluster.power == pytest.approx(plan.power)
     assert case.money.pue == pytest.approx(plan.pue)
     assert case.cluster.unrated == 0
+
+
+def test_a_fabric_is_counted_once_for_its_power(monkeypatch):
+    """PUE and energy are of the same machines: two fabrics, two counts (0.1 s each of 32,768 GPUs)."""
+    from railwright.site import standing
+
+    counted = []
+    monkeypatch.setattr(standing, "count", lambda *asked: counted.append(asked) or count(*asked))
+    asked = study("site: {power: {redundancy: n+1}}")
+    money(asked, Workshop.of(asked))
+    assert len(counted) == 2
 
 
 def test_owned_and_rented_machines_keep_the_same_data():
