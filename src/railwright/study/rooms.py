@@ -127,7 +127,7 @@ def money(
         if failing is not None and failing.job == job.name:
             runs.append(TrainingRun(job.name, failing.forecast.gpu_hours[-1], failing.goodput))
             continue
-        step = simulate(job, load_model(job.model), machine)
+        step = simulate(job, load_model(job.model), machine, most_events=0)
         gpus = job_gpus(job, machine.network.fabric)
         runs.append(TrainingRun(job.name, step.time_to_train * gpus / 3600, 1.0))
     tokens = [Served(s.name, 3600 * s.throughput.lasting / s.gpus) for s in serving]
