@@ -7,9 +7,10 @@ from math import sqrt
 import pytest
 
 from railwright.cost import Case, compare, price_book
+from railwright.cost.priced import Priced
 from railwright.cost.prices import spreads
 from railwright.cost.quantities import Line, Quantities
-from railwright.report.money import assumed_words
+from railwright.report.money import assumed_words, money_words
 from railwright.spec.money import Money
 
 LISTED = "cloud/nebius/h100"
@@ -66,3 +67,16 @@ def test_a_quote_of_your_own_stays_what_it_says(tmp_path):
     asked = compare(CASE, mine)
     assert asked.ranges["nebius on-demand"] == pytest.approx((2.2, 2.2, 2.2))
     assert LISTED not in asked.assumed
+
+
+def test_who_cannot_live_with_spot_is_told_of_the_next_way():
+    """The shares of the ways without spot add up to one by themselves."""
+    found = compare(CASE, price_book())
+    assert found.costs[0].kind == "spot"
+    assert sum(found.lasting.values()) == pytest.approx(1.0)
+    assert not any("spot" in name for name in found.lasting)
+    assert all(share >= found.cheapest[name] for name, share in found.lasting.items())
+    firm = next(c for c in found.costs if c.kind != "spot")
+    words = money_words(Priced(found, (), ()))
+    assert words[1].startswith(f"Without spot, which a provider takes back when it likes: {firm.name}, $")
+    assert f"{100 * found.lasting[firm.name]:.0f} % of the draws" in words[1]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -66,6 +66,7 @@ class Comparison:
     ranges     name -> (low, median, high) of a GPU-hour [USD]: 5 %, 50 % and 95 % of draws of all prices, low
                and high moved out to the first guess where that lies beyond (`spread`)
     cheapest   name -> share of the draws in which it is the cheapest
+    lasting    the same among the ways that no provider can withdraw: all but spot
     breaks     owned ways against the clouds' list prices
     swings     largest first
     carbon     in the study's region and, for comparison, in others, where its intensity is known
@@ -78,6 +79,7 @@ class Comparison:
     costs: tuple[Cost, ...]
     ranges: Mapping[str, tuple[float, float, float]]
     cheapest: Mapping[str, float]
+    lasting: Mapping[str, float]
     breaks: tuple[BreakEven, ...]
     swings: tuple[Swing, ...]
     carbon: tuple[Carbon, ...]
@@ -106,14 +108,14 @@ def compare(case: Case, prices: Book, regions: tuple[str, ...] = (), seed: int =
     draws = _draws(book, used, seed)
     drawn = {c.name: c for c in ways(case, lambda item: draws[item], book, splits=costs)}
     hours = {name: np.broadcast_to(np.asarray(c.per_gpu_hour, float), (DRAWS,)) for name, c in drawn.items()}
-    least = np.argmin(np.array([hours[c.name] for c in costs]), axis=0)
     own = min((c for c in costs if c.kind in ("own", "colo")), key=lambda c: float(c.monthly))
     places = tuple(dict.fromkeys((case.money.region, *regions)))
     return Comparison(
         case=case,
         costs=tuple(sorted(costs, key=lambda c: float(c.monthly))),
         ranges={c.name: spread(hours[c.name], float(c.per_gpu_hour)) for c in costs},
-        cheapest={c.name: float(np.mean(least == i)) for i, c in enumerate(costs)},
+        cheapest=_shares([c.name for c in costs], hours),
+        lasting=_shares([c.name for c in costs if c.kind != "spot"], hours),
         breaks=tuple(_breaks(case, first, costs)),
         swings=_swings(case, book, own),
         carbon=tuple(carbon(case, first, r) for r in places if r in intensities()),
@@ -162,6 +164,12 @@ def _draws(book: Book, items: set[str], seed: int) -> dict[str, np.ndarray]:
         flat = high - low <= 1e-12
         found[item] = np.full(DRAWS, price.middle) if flat else rng.triangular(low, price.middle, high, DRAWS)
     return found
+
+
+def _shares(names: Sequence[str], hours: Mapping[str, Any]) -> dict[str, float]:
+    """Of the ways of these names, the share of the draws in which each is the cheapest."""
+    least = np.argmin(np.array([hours[name] for name in names]), axis=0)
+    return {name: float(np.mean(least == i)) for i, name in enumerate(names)}
 
 
 def spread(drawn: Any, guess: float) -> tuple[float, float, float]:

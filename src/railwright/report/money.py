@@ -40,6 +40,14 @@ def money_words(priced: Priced) -> list[str]:
         f"{dollars(low)} to {dollars(high)}); it is the cheapest in {100 * found.cheapest[best.name]:.0f} % "
         "of the draws of all prices."
     ]
+    if best.kind == "spot":
+        firm = next(c for c in found.costs if c.kind != "spot")
+        low, _, high = found.ranges[firm.name]
+        words.append(
+            f"Without spot, which a provider takes back when it likes: {firm.name}, "
+            f"{dollars(float(firm.per_gpu_hour))} ({dollars(low)} to {dollars(high)}), the cheapest of these "
+            f"ways in {100 * found.lasting[firm.name]:.0f} % of the draws."
+        )
     if own is not best:
         words.append(
             f"Owned at best ({own.name}): {dollars(float(own.per_gpu_hour))}, {dollars(float(own.upfront))} "

@@ -71,6 +71,7 @@ def money(priced: Priced) -> dict[str, Any]:
                 "usd_per_gpu_hour": float(c.per_gpu_hour),
                 "usd_per_gpu_hour_5_50_95": list(found.ranges[c.name]),
                 "cheapest_in_share_of_draws": found.cheapest[c.name],
+                "cheapest_in_share_of_draws_without_spot": found.lasting.get(c.name),
                 "owned": c.owned,
                 "usd_per_run": {run.job: float(run.cost(c)) for run in priced.runs},
                 "usd_per_million_tokens": {one.job: float(one.cost(c)) for one in priced.served},
