@@ -173,3 +173,16 @@ def test_the_best_split_knows_where_more_people_are_needed():
     assert least == 5
     assert best is not None
     assert best.owned == least / 100
+
+
+def test_a_single_server_is_told_that_its_switch_joins_nothing():
+    """One QM9700 of 43,000 and 8 cables of 400 Gb/s at 2.4 a Gb/s: 50,680 USD."""
+    text = (
+        "railwright: 1\nname: one\ncluster: {servers: SERVERS, server: dgx-h100, "
+        "compute: {family: single-switch, switch: qm9700}}\n"
+    )
+    one, two = (load_study_text(text.replace("SERVERS", number)) for number in "12")
+    said = [
+        any("$50,680 of the purchase" in w for w in money_words(money(s, Workshop.of(s)))) for s in (one, two)
+    ]
+    assert said == [True, False]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from railwright.cost.options import middle, people
+from railwright.cost.options import middle, people, purchase
 from railwright.cost.priced import Priced
 from railwright.cost.prices import spreads
 from railwright.units import show_amount
@@ -54,6 +54,8 @@ def money_words(priced: Priced) -> list[str]:
             "at the start."
         )
     words.append(_people(priced))
+    if told := _joins_nothing(priced):
+        words.append(told)
     if assumed := assumed_words(found.assumed):
         words.append(assumed)
     if silent := sorted(set(found.owned_in) - {c.region for c in found.carbon}):
@@ -104,6 +106,20 @@ def _people(priced: Priced) -> str:
     return (
         f"{said}: one for {book['servers-per-person'].middle:g} servers (of {case.cluster.systems:,}), "
         f"{book['least-staff'].middle:g} at least; money.staff is yours."
+    )
+
+
+def _joins_nothing(priced: Priced) -> str:
+    """What a single server's compute network costs, which the study draws and nobody needs; '' elsewhere."""
+    found = priced.comparison
+    cluster = found.case.cluster
+    lines = tuple(line for line in cluster.lines if line.room == "compute network")
+    if cluster.servers != 1 or not lines:
+        return ""
+    spent = dollars(float(purchase(lines, middle(found.book))))
+    return (
+        f"One server: the switch and cables of its compute network join it to nothing; {spent} of the "
+        "purchase and their power can be left out."
     )
 
 
