@@ -23,9 +23,9 @@ CASE = Case(
 
 
 def test_the_spread_of_list_prices_is_that_of_published_changes():
-    """AWS cut H100 from 12.29 to 6.88 USD in June 2025, Lambda raised V100 from 0.55 to 0.79."""
+    """AWS cut H100 from 12.29 to 6.88 USD in June 2025, Lambda raised A100 from 1.29 to 1.99."""
     spread = spreads()["cloud"]
-    assert (spread.low, spread.high) == (pytest.approx(6.88 / 12.29), pytest.approx(0.79 / 0.55))
+    assert (spread.low, spread.high) == (pytest.approx(6.88 / 12.29), pytest.approx(1.99 / 1.29))
     assert any("Lambda, V100" in seen for seen in spread.seen)
     for one in spreads().values():
         assert one.low <= 1 <= one.high
@@ -54,7 +54,7 @@ def test_the_answer_names_the_prices_whose_range_is_assumed():
     assert "spot/crusoe/h100" in assumed
     assert not {"salary", "support", "electricity/usa"} & set(assumed)
     words = assumed_words(assumed)
-    assert "on demand (aws, crusoe, nebius, oci) 0.56 to 1.44 times" in words
+    assert "on demand (aws, crusoe, lambda, nebius, oci) 0.56 to 1.54 times" in words
     assert assumed_words(()) == ""
 
 
