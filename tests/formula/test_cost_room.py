@@ -26,7 +26,7 @@ from railwright.site import plan_site
 from railwright.spec import load_study_text
 from railwright.spec.money import Money, Use
 from railwright.study.evaluate import Workshop
-from railwright.study.rooms import money, site
+from railwright.study.rooms import goodput, money, site
 
 HOSTED = """
 railwright: 1
@@ -186,3 +186,21 @@ def test_a_single_server_is_told_that_its_switch_joins_nothing():
         any("$50,680 of the purchase" in w for w in money_words(money(s, Workshop.of(s)))) for s in (one, two)
     ]
     assert said == [True, False]
+
+
+def test_a_run_says_that_its_spare_servers_are_paid_for():
+    """Eight GPUs and eight spare ones: twice the GPU-hours."""
+    text = (
+        "railwright: 1\nname: spare\ncluster: {servers: 1, server: dgx-h100, "
+        "compute: {family: single-switch, switch: qm9700}}\njobs: [{name: ft, model: llama-3.1-8b, "
+        "sequence: 4096, global_batch: 64, tokens: 1e9, layout: {tensor: 2}}]\n"
+    )
+    room = "reliability: {spares: 1, checkpoint: {bandwidth: 5 GB/s}}\n"
+    alone, kept = load_study_text(text), load_study_text(text + room)
+    bare, spared = (
+        money(alone, Workshop.of(alone)),
+        money(kept, Workshop.of(kept), goodput(kept, Workshop.of(kept))),
+    )
+    assert spared.runs[0].gpu_hours == pytest.approx(2 * bare.runs[0].gpu_hours, rel=0.01)
+    assert any("with 1 spare server paid for it: $" in said for said in money_words(spared))
+    assert not any("spare server" in said for said in money_words(bare))

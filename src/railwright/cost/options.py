@@ -150,7 +150,7 @@ def people(case: Case, draw: Draw, share: float = 1.0) -> Number:
 def rented(case: Case, draw: Draw, provider: str, kind: str, above: float = 0.0) -> Cost:
     """GPUs of a cloud for the demand above a share that is served elsewhere.
 
-    kind  'on-demand', 'reserved' (all of the GPUs, all of the time) or 'spot'
+    kind  'on-demand', 'reserved' (the most GPUs that are wanted at one time, all of the time) or 'spot'
     """
     q, money = case.cluster, case.money
     gpu = CLOUD_NAMES.get(q.gpu, q.gpu)

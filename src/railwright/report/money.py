@@ -84,6 +84,8 @@ def money_words(priced: Priced) -> list[str]:
         )
     for run in priced.runs:
         failing = "nothing failing" if run.goodput == 1 else f"training {100 * run.goodput:.1f} % of the time"
+        if run.spares:
+            failing += f", with {run.spares:,} spare server{'s' if run.spares > 1 else ''} paid for it"
         words.append(
             f"A run of {run.job} takes {show_amount(run.gpu_hours)} GPU-hours, {failing}: "
             f"{dollars(run.cost(best))} ({best.name})."

@@ -125,7 +125,9 @@ def money(
     runs = []
     for job in study.jobs:
         if failing is not None and failing.job == job.name:
-            runs.append(TrainingRun(job.name, failing.forecast.gpu_hours[-1], failing.goodput))
+            runs.append(
+                TrainingRun(job.name, failing.forecast.gpu_hours[-1], failing.goodput, failing.spares)
+            )
             continue
         step = simulate(job, load_model(job.model), machine, most_events=0)
         gpus = job_gpus(job, machine.network.fabric)
