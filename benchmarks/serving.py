@@ -19,7 +19,7 @@ from railwright.serving.engine.table import StepTable
 from railwright.serving.simulator.fleet import Fleet, Pool, Scheduler
 from railwright.serving.simulator.simulate import simulate
 
-STUDY = Path(__file__).parent.parent / "examples" / "serve-llama-70b.yaml"
+STUDY = Path(__file__).parent.parent / "examples" / "serving-llama-70b-users.yaml"
 
 
 def table() -> StepTable:

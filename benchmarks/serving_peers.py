@@ -159,7 +159,7 @@ def _mean(values: list[float]) -> str:
     return f"{mean(values):.1%}" if values else "-"
 
 
-EXAMPLE = Path(__file__).parent.parent / "examples" / "serve-llama-70b.yaml"
+EXAMPLE = Path(__file__).parent.parent / "examples" / "serving-llama-70b-users.yaml"
 
 
 def _cold(python: str, asked: dict[str, Any]) -> None:

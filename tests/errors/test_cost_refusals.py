@@ -78,7 +78,12 @@ def test_a_price_of_nothing_in_the_catalogue_is_told(tmp_path):
         ("{use: {base: 0.3}}", [], "money.use.base: the profile is steady, which reads share alone"),
         ("{hours: [1, 2]}", [], "2 factors, 24 expected"),
         ("{prices: none.yaml}", [], "cannot read this price file"),
-        ("{}", ["--region", "mars"], "'mars'"),
+        ("{}", ["--region", "mars"], "Error: --region: no price of electricity in 'mars'"),
+        (
+            "{}",
+            ["--region", "germny"],
+            "Error: --region: no price of electricity in 'germny'; did you mean 'germany'",
+        ),
     ],
 )
 def test_a_study_that_cannot_be_priced(tmp_path, money, options, said):

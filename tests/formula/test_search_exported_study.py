@@ -90,7 +90,7 @@ def test_an_anchor_that_jobs_share_is_theirs_alone_afterwards() -> None:
 
 
 def test_a_rate_asked_for_is_written() -> None:
-    text = (EXAMPLES / "serve-llama-70b.yaml").read_text()
+    text = (EXAMPLES / "serving-llama-70b-users.yaml").read_text()
     study = load_study_text(text)
     name = study.serving[0].name
     found = (

@@ -106,7 +106,7 @@ def test_a_long_step_with_whole_passes_between_its_ends(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("pipeline", [1, 2])
 def test_a_served_model(tmp_path: Path, pipeline: int) -> None:
-    text = (EXAMPLES / "serving-llama-70b.yaml").read_text(encoding="utf-8")
+    text = (EXAMPLES / "serving-llama-70b-rate.yaml").read_text(encoding="utf-8")
     for before, after in (
         ("tensor: 4", f"tensor: 4\n      pipeline: {pipeline}"),
         ("replicas: 4", "replicas: 2"),

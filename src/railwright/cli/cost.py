@@ -56,12 +56,16 @@ def cost(
         raise RailwrightError("give a study, or --prices for the price book")
     from railwright.cli.checking import refuse_unknown_names
     from railwright.cli.studies import open_study
+    from railwright.cost.options import check_region
     from railwright.study.evaluate import Workshop
     from railwright.study.rooms import goodput, served
     from railwright.study.rooms import money as money_of
 
     asked = open_study(study)
     refuse_unknown_names(asked, study)
+    book = price_book(asked.money.prices if asked.money else None)
+    for name in region or ():
+        check_region(book, name, "--region")
     workshop = Workshop.of(asked)
     failing = goodput(asked, workshop) if asked.reliability is not None else None
     serving = served(asked, workshop, lambda what: None)
@@ -149,12 +153,17 @@ def _print_breaks(found: Comparison) -> None:
 
 def _print_book(book: Any) -> None:
     from railwright.cli.tables import print_table
+    from railwright.cost.prices import spreads
 
     rows = [
-        (p.item, f"{p.low:g}", f"{p.middle:g}", f"{p.high:g}", p.unit, f"{p.source} ({p.date}, {p.status})")
-        for p in book.values()
+        (p.item, f"{p.low:g}", f"{p.middle:g}", f"{p.high:g}", p.unit, p.provenance) for p in book.values()
     ]
     print_table(("item", "low", "middle", "high", "unit", "source"), rows)
+    typer.echo("\nRanges that are assumed, of prices of which one figure was read:")
+    for spread in spreads().values():
+        typer.echo(f"  {spread.kind}: {spread.low:.2f} to {spread.high:.2f} times it, the ends of")
+        for seen in spread.seen:
+            typer.echo(f"    {seen}")
 
 
 def _write(found: Comparison, out: Path) -> None:
@@ -183,9 +192,19 @@ def _write(found: Comparison, out: Path) -> None:
             ],
         ),
         "prices.csv": csv_text(
-            ("item", "low", "middle", "high", "unit", "date", "status", "source"),
+            ("item", "low", "middle", "high", "range", "unit", "date", "status", "source"),
             [
-                (p.item, p.low, p.middle, p.high, p.unit, p.date, p.status, p.source)
+                (
+                    p.item,
+                    p.low,
+                    p.middle,
+                    p.high,
+                    "assumed" if p.assumed else "",
+                    p.unit,
+                    p.date,
+                    p.status,
+                    p.source,
+                )
                 for p in found.book.values()
             ],
         ),

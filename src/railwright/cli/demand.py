@@ -158,7 +158,7 @@ def _of_study(
     arch = load_model(job.model)
     fabric = machine.network.fabric
     used = job_gpus(job, fabric)
-    step = simulate(job, arch, machine)
+    step = simulate(job, arch, machine, most_events=0)
     server = find(workshop.catalog.servers, asked.cluster.server)
     # the switch of a single server carries nothing
     counts = count(fabric, workshop.catalog)

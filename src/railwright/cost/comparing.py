@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -24,7 +24,8 @@ from railwright.cost.options import (
     rented,
     with_defaults,
 )
-from railwright.cost.prices import Book, Price
+from railwright.cost.prices import Book
+from railwright.cost.prices import regions as intensities
 from railwright.errors import PlanError
 
 DRAWS = 10_000
@@ -65,22 +66,26 @@ class Comparison:
     ranges     name -> (low, median, high) of a GPU-hour [USD]: 5 %, 50 % and 95 % of draws of all prices, low
                and high moved out to the first guess where that lies beyond (`spread`)
     cheapest   name -> share of the draws in which it is the cheapest
+    lasting    the same among the ways that no provider can withdraw: all but spot
     breaks     owned ways against the clouds' list prices
     swings     largest first
-    carbon     in the study's region and, for comparison, in others
+    carbon     in the study's region and, for comparison, in others, where its intensity is known
     owned_in   region -> a GPU-hour of the best owned way there [USD]
     unread     price items used that nobody has read in a source
+    assumed    price items used of which one figure was read: drawn with the spread of their kind (`spreads`)
     """
 
     case: Case
     costs: tuple[Cost, ...]
     ranges: Mapping[str, tuple[float, float, float]]
     cheapest: Mapping[str, float]
+    lasting: Mapping[str, float]
     breaks: tuple[BreakEven, ...]
     swings: tuple[Swing, ...]
     carbon: tuple[Carbon, ...]
     owned_in: Mapping[str, float]
     unread: tuple[str, ...]
+    assumed: tuple[str, ...]
     book: Book
 
 
@@ -91,7 +96,7 @@ def compare(case: Case, prices: Book, regions: tuple[str, ...] = (), seed: int =
     book = with_defaults(prices)
     check_region(book, case.money.region)
     for region in regions:
-        check_region(book, region)
+        check_region(book, region, "regions")
     used: set[str] = set()
 
     def noting(item: str) -> Number:
@@ -103,19 +108,20 @@ def compare(case: Case, prices: Book, regions: tuple[str, ...] = (), seed: int =
     draws = _draws(book, used, seed)
     drawn = {c.name: c for c in ways(case, lambda item: draws[item], book, splits=costs)}
     hours = {name: np.broadcast_to(np.asarray(c.per_gpu_hour, float), (DRAWS,)) for name, c in drawn.items()}
-    least = np.argmin(np.array([hours[c.name] for c in costs]), axis=0)
     own = min((c for c in costs if c.kind in ("own", "colo")), key=lambda c: float(c.monthly))
     places = tuple(dict.fromkeys((case.money.region, *regions)))
     return Comparison(
         case=case,
         costs=tuple(sorted(costs, key=lambda c: float(c.monthly))),
         ranges={c.name: spread(hours[c.name], float(c.per_gpu_hour)) for c in costs},
-        cheapest={c.name: float(np.mean(least == i)) for i, c in enumerate(costs)},
+        cheapest=_shares([c.name for c in costs], hours),
+        lasting=_shares([c.name for c in costs if c.kind != "spot"], hours),
         breaks=tuple(_breaks(case, first, costs)),
         swings=_swings(case, book, own),
-        carbon=tuple(carbon(case, first, r) for r in places),
+        carbon=tuple(carbon(case, first, r) for r in places if r in intensities()),
         owned_in={r: float(owned(_moved(case, r), first, own.kind).per_gpu_hour) for r in places},
         unread=tuple(sorted(item for item in used if book[item].unread)),
+        assumed=tuple(sorted(item for item in used if book[item].assumed)),
         book=book,
     )
 
@@ -160,11 +166,17 @@ def _draws(book: Book, items: set[str], seed: int) -> dict[str, np.ndarray]:
     return found
 
 
+def _shares(names: Sequence[str], hours: Mapping[str, Any]) -> dict[str, float]:
+    """Of the ways of these names, the share of the draws in which each is the cheapest."""
+    least = np.argmin(np.array([hours[name] for name in names]), axis=0)
+    return {name: float(np.mean(least == i)) for i, name in enumerate(names)}
+
+
 def spread(drawn: Any, guess: float) -> tuple[float, float, float]:
     """5 %, 50 % and 95 % of draws, the ends moved out to the first guess where it lies beyond.
 
-    A price whose first guess is an end of its own range (a list price that was only ever higher) is below, or
-    above, nearly all of its draws; it is still the price of its date, so the range holds it.
+    A price whose first guess is an end of its own range (a quote that can only rise) is below, or above,
+    nearly all of its draws; it is still the price of its date, so the range holds it.
     """
     low, mid, high = np.quantile(drawn, [0.05, 0.5, 0.95])
     return min(float(low), guess), float(mid), max(float(high), guess)
@@ -197,9 +209,5 @@ def _swings(case: Case, book: Book, own: Cost) -> tuple[Swing, ...]:
             cost = owned(case, lambda name: value if name == item else book[name].middle, own.kind)
             return float(cost.per_gpu_hour)
 
-        found.append(Swing(item, at(price.low), at(price.high), _source(price), price.unread))
+        found.append(Swing(item, at(price.low), at(price.high), price.provenance, price.unread))
     return tuple(sorted(found, key=lambda s: -abs(s.high - s.low)))
-
-
-def _source(price: Price) -> str:
-    return f"{price.source} ({price.date}, {price.status})"

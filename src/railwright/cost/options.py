@@ -127,16 +127,30 @@ def owned(case: Case, draw: Draw, kind: str, share: float = 1.0) -> Cost:
         "purchase": _annuity(upfront, hardware * draw("residual"), money.interest, money.years),
         "power": power / 1e3 * HOURS_OF_YEAR / MONTHS * draw(electricity(money.region)),
         "space": space,
-        "people": (money.staff if share else 0.0) * draw("salary") / MONTHS,
+        "people": people(case, draw, share) * draw("salary") / MONTHS,
         "support": hardware * draw("support") / MONTHS,
     }
     return Cost(kind, kind, upfront, parts, share, case.wanted, base=kind)
 
 
+def people(case: Case, draw: Draw, share: float = 1.0) -> Number:
+    """Who run a share of the cluster, full-time: `money.staff`, else by the systems they administer.
+
+    One for so many systems, and not less than a small cluster takes.  Sources: the items `servers-per-person`
+    and `least-staff` of the price book.
+    """
+    if not share:
+        return 0.0
+    if case.money.staff is not None:
+        return case.money.staff
+    by_systems = share * case.cluster.systems / draw("servers-per-person")
+    return np.maximum(draw("least-staff"), by_systems)
+
+
 def rented(case: Case, draw: Draw, provider: str, kind: str, above: float = 0.0) -> Cost:
     """GPUs of a cloud for the demand above a share that is served elsewhere.
 
-    kind  'on-demand', 'reserved' (all of the GPUs, all of the time) or 'spot'
+    kind  'on-demand', 'reserved' (the most GPUs that are wanted at one time, all of the time) or 'spot'
     """
     q, money = case.cluster, case.money
     gpu = CLOUD_NAMES.get(q.gpu, q.gpu)
@@ -167,11 +181,15 @@ def hybrid(case: Case, draw: Draw, base: str, provider: str, share: float) -> Co
 def best_split(case: Case, draw: Draw, base: str, provider: str) -> Cost | None:
     """The cheapest mixture of whole servers; None where owning or renting all of it costs no more.
 
-    Cost is piecewise linear and convex in the share owned, so a step of the demand would be best, and of
-    whole servers one beside it.
+    Cost is piecewise linear and convex in the share owned, so a step of the demand would be best, or the
+    share from which more people are needed, and of whole servers one beside it.
     """
     servers = case.cluster.servers
-    whole = {round_(servers * gpus) for _, gpus in case.levels for round_ in (floor, ceil)}
+    bends = [gpus for _, gpus in case.levels]
+    if case.money.staff is None and case.cluster.systems:
+        alone = float(draw("least-staff") * draw("servers-per-person")) / case.cluster.systems
+        bends.append(min(alone, 1.0))
+    whole = {round_(servers * share) for share in bends for round_ in (floor, ceil)}
     shares = [number / servers for number in sorted({0, servers, *whole})]
     costs = [hybrid(case, draw, base, provider, share) for share in shares]
     best = min(costs, key=lambda c: float(c.monthly))
@@ -204,19 +222,19 @@ def electricity(region: str) -> str:
     return f"electricity/{region}"
 
 
-def check_region(book: Book, region: str) -> None:
-    """Raises RailwrightError for a region without a price of electricity or without carbon intensity."""
-    from railwright.cost.prices import regions
+def check_region(book: Book, region: str, asked: str = "money.region") -> None:
+    """Raises RailwrightError for a region without a price of electricity.
+
+    asked  where the region was written: a field of the study, or an option
+    """
     from railwright.errors import among
 
     priced = sorted(item.split("/")[1] for item in book if item.startswith("electricity/"))
     if region not in priced:
         raise RailwrightError(
-            f"money.region: no price of electricity in '{region}'{among(region, priced)}; "
+            f"{asked}: no price of electricity in '{region}'{among(region, priced)}; "
             f"or add electricity/{region} to your prices (money.prices)"
         )
-    if region not in regions():
-        raise RailwrightError(f"money.region: no carbon intensity of '{region}'{among(region, regions())}")
 
 
 def with_defaults(book: Book) -> dict[str, Price]:

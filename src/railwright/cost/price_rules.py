@@ -18,6 +18,8 @@ BOUNDS: Mapping[str, tuple[float, float, str]] = {
     "support": (0.0, 1.0, "a share of the hardware a year, from 0 to 1"),
     "residual": (0.0, 1.0, "a share of the hardware, from 0 to 1"),
     "facility-life": (1.0, 100.0, "years, from 1 to 100"),
+    "servers-per-person": (0.1, 1e6, "servers, from 0.1 to a million"),
+    "least-staff": (0.0, 1e4, "people, from 0 to 10,000"),
     "pue": (1.0, 3.0, "site power over the machines', from 1 to 3"),
     "power-at-work": (0.0, 1.0, "a share of the maximum power, from 0 to 1"),
     "power-idle": (0.0, 1.0, "a share of the maximum power, from 0 to 1"),

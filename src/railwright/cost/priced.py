@@ -14,11 +14,13 @@ class TrainingRun:
 
     gpu_hours  on its GPUs; where failures are reckoned, with what they take and with the spares (mean)
     goodput    share of the time it trains; 1 where failures are not reckoned
+    spares     servers kept for it whose hours are in `gpu_hours`
     """
 
     job: str
     gpu_hours: float
     goodput: float
+    spares: int = 0
 
     def cost(self, way: Cost) -> float:
         """In one way of having the GPUs [USD]."""

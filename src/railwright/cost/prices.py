@@ -28,6 +28,7 @@ class Price:
 
     low, high  the ends in the sense of what costs less and more (a high residual value is `low`)
     status     read, read_third_party, computed, memory, estimated; user: the user's own
+    assumed    whether nothing but `middle` was read, and the ends are those of its kind (`spreads`)
     """
 
     item: str
@@ -38,11 +39,17 @@ class Price:
     source: str
     date: str
     status: str
+    assumed: bool = False
 
     @property
     def unread(self) -> bool:
         """Whether nobody has read it in a source."""
         return self.status in ("memory", "estimated")
+
+    @property
+    def provenance(self) -> str:
+        """'OCI's price list (2026, read)', and whether its range is assumed."""
+        return f"{self.source} ({self.date}, {self.status}{', range assumed' if self.assumed else ''})"
 
 
 Book = Mapping[str, Price]
@@ -102,16 +109,50 @@ def embodied() -> dict[str, tuple[float, str]]:
     return {row["item"]: (float(row["kg"]), row["source"]) for row in _data("carbon")["embodied"]}
 
 
+@dataclass(frozen=True)
+class Spread:
+    """By how much prices of a kind ('cloud', 'spot', 'electricity') were seen to differ.
+
+    low, high  least and largest ratio, on either side of 1
+    seen       every pair behind them, in words, with its source
+    """
+
+    kind: str
+    low: float
+    high: float
+    seen: tuple[str, ...]
+
+
+@cache
+def spreads() -> Mapping[str, Spread]:
+    """Kind of item -> what a single listed price of it is drawn from, times the price."""
+    ratios: dict[str, list[float]] = {}
+    seen: dict[str, list[str]] = {}
+    source = ""
+    for row in _data("prices")["spreads"]:
+        source = source if row["source"] == "same" else row["source"]
+        ratio = float(row["after"]) / float(row["before"])
+        ratios.setdefault(row["kind"], [1.0]).append(ratio)
+        words = f"{row['what']}: {ratio:.2f} times, {source} ({row['date']}, {row['status']})"
+        seen.setdefault(row["kind"], []).append(words)
+    return {kind: Spread(kind, min(all_), max(all_), tuple(seen[kind])) for kind, all_ in ratios.items()}
+
+
 @cache
 def _shipped() -> Book:
     book: dict[str, Price] = {}
     source = ""
     for row in _data("prices")["prices"]:
         source = source if row["source"] in ("same", "same file") else row["source"]
+        middle, assumed = float(row["middle"]), "low" not in row
+        if assumed:
+            spread = spreads()[row["item"].split("/")[0]]
+            low, high = middle * spread.low, middle * spread.high
+        else:
+            low, high = float(row["low"]), float(row["high"])
         book[row["item"]] = Price(
-            row["item"], float(row["low"]), float(row["middle"]), float(row["high"]), row["unit"], source,
-            str(row["date"]), row["status"],
-        )  # fmt: skip
+            row["item"], low, middle, high, row["unit"], source, str(row["date"]), row["status"], assumed
+        )
     return book
 
 

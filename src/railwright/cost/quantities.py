@@ -15,8 +15,7 @@ from railwright.errors import PlanError, RailwrightError, nearest
 from railwright.fabric import Fabric
 from railwright.fabric.breakout import pieces, reserved_pieces
 from railwright.fabric.graph import Kind, Role
-from railwright.site.loading import load_site_parts
-from railwright.site.standing import standing
+from railwright.site.standing import Standing, standing
 from railwright.spec.money import Use
 from railwright.spec.site import Site
 from railwright.units import GIGABIT
@@ -60,6 +59,7 @@ class Quantities:
     network_power    of what is always on: switches whose power is known, storage and management hosts [W]
     unrated          switches whose power no source gives
     hosts            storage and management machines of the networks, priced as storage alone
+    systems          operating systems of the servers, which administrators count by (an NVL72 has 18)
     """
 
     gpus: int
@@ -69,6 +69,7 @@ class Quantities:
     network_power: float
     unrated: int = 0
     hosts: int = 0
+    systems: int = 0
 
     @property
     def stores(self) -> bool:
@@ -91,13 +92,13 @@ def quantities(
     catalog: Catalog,
     book: Book,
     storage: float = 0.0,
-    site: Site | None = None,
+    stands: Standing | None = None,
 ) -> Quantities:
     """Servers once, switches and cables of every network, storage.
 
     fabrics  (name, graph) of the compute network, then of those beside it
     storage  usable bytes bought with the cluster, storage servers included
-    site     the study's, whose records have what switches and hosts draw; None: the shipped ones
+    stands   these machines in the study's room; None: as the shipped records have them
     Raises RailwrightError for a server that has no price and no priced GPU.
     """
     compute = fabrics[0][1]
@@ -107,9 +108,7 @@ def quantities(
     lines = [_server(server, compute.num_servers, book)]
     for name, fabric in fabrics:
         lines += [*_switches(name, fabric, catalog, book), *_cables(name, fabric)]
-    room = site or Site()
-    parts = load_site_parts(room.parts)
-    draw = standing([fabric for _, fabric in fabrics], server, catalog, parts, room.cooling)
+    draw = stands or standing([fabric for _, fabric in fabrics], server, catalog, Site())
     if storage:
         terabytes = storage / 1e12
         lines.append(Line(STORAGE, "usable TB", terabytes, (("storage-per-tb", 1),), terabytes))
@@ -121,6 +120,7 @@ def quantities(
         network_power=draw.switches + draw.hosts,
         unrated=draw.unrated,
         hosts=draw.number_of_hosts,
+        systems=compute.num_servers * server.hosts,
     )
 
 

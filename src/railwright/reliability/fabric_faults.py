@@ -48,7 +48,7 @@ def step_time(job: TrainingJob, arch: Transformer, machine: Machine, faults: Seq
             dead = [Fault(element=name) for name in faults]
             gone = np.setdiff1d(lost_servers(network.fabric, dead), _servers(job, network.fabric))
             network = replace(network, fabric=apply_faults(network.fabric, dead, gone.tolist()))
-        known[key] = simulate(job, arch, replace(machine, network=network)).step_time
+        known[key] = simulate(job, arch, replace(machine, network=network), most_events=0).step_time
     return known[key]
 
 

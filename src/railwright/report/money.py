@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from railwright.cost.options import middle, people, purchase
 from railwright.cost.priced import Priced
+from railwright.cost.prices import spreads
 from railwright.units import show_amount
 
 
@@ -36,11 +40,26 @@ def money_words(priced: Priced) -> list[str]:
         f"{dollars(low)} to {dollars(high)}); it is the cheapest in {100 * found.cheapest[best.name]:.0f} % "
         "of the draws of all prices."
     ]
+    if best.kind == "spot":
+        firm = next(c for c in found.costs if c.kind != "spot")
+        low, _, high = found.ranges[firm.name]
+        words.append(
+            f"Without spot, which a provider takes back when it likes: {firm.name}, "
+            f"{dollars(float(firm.per_gpu_hour))} ({dollars(low)} to {dollars(high)}), the cheapest of these "
+            f"ways in {100 * found.lasting[firm.name]:.0f} % of the draws."
+        )
     if own is not best:
         words.append(
             f"Owned at best ({own.name}): {dollars(float(own.per_gpu_hour))}, {dollars(float(own.upfront))} "
             "at the start."
         )
+    words.append(_people(priced))
+    if told := _joins_nothing(priced):
+        words.append(told)
+    if assumed := assumed_words(found.assumed):
+        words.append(assumed)
+    if silent := sorted(set(found.owned_in) - {c.region for c in found.carbon}):
+        words.append(f"No carbon intensity is known of {', '.join(silent)}: what it emits is not said.")
     if not any(c.cloud for c in found.costs):
         gpu = found.case.cluster.gpu
         words.append(
@@ -65,6 +84,8 @@ def money_words(priced: Priced) -> list[str]:
         )
     for run in priced.runs:
         failing = "nothing failing" if run.goodput == 1 else f"training {100 * run.goodput:.1f} % of the time"
+        if run.spares:
+            failing += f", with {run.spares:,} spare server{'s' if run.spares > 1 else ''} paid for it"
         words.append(
             f"A run of {run.job} takes {show_amount(run.gpu_hours)} GPU-hours, {failing}: "
             f"{dollars(run.cost(best))} ({best.name})."
@@ -74,3 +95,53 @@ def money_words(priced: Priced) -> list[str]:
         for one in priced.served
     ]
     return words
+
+
+def _people(priced: Priced) -> str:
+    """How many are paid for running the best owned way, and why so many."""
+    found = priced.comparison
+    case, book = found.case, found.book
+    number = float(people(case, middle(book)))
+    said = f"Run by {number:.3g} {'people' if number != 1 else 'person'}"
+    if case.money.staff is not None:
+        return f"{said}, as money.staff says."
+    return (
+        f"{said}: one for {book['servers-per-person'].middle:g} servers (of {case.cluster.systems:,}), "
+        f"{book['least-staff'].middle:g} at least; money.staff is yours."
+    )
+
+
+def _joins_nothing(priced: Priced) -> str:
+    """What a single server's compute network costs, which the study draws and nobody needs; '' elsewhere."""
+    found = priced.comparison
+    cluster = found.case.cluster
+    lines = tuple(line for line in cluster.lines if line.room == "compute network")
+    if cluster.servers != 1 or not lines:
+        return ""
+    spent = dollars(float(purchase(lines, middle(found.book))))
+    return (
+        f"One server: the switch and cables of its compute network join it to nothing; {spent} of the "
+        "purchase and their power can be left out."
+    )
+
+
+_KINDS = {"cloud": "on demand", "spot": "spot", "electricity": "electricity"}
+"""Kind of item -> what its price is of, in words."""
+
+
+def assumed_words(items: Sequence[str]) -> str:
+    """Which prices are drawn with the spread of their kind, and how wide that is; '' for none."""
+    named: dict[str, list[str]] = {}
+    for item in items:
+        kind, whose = item.split("/")[:2]
+        named.setdefault(kind, []).append(whose)
+    if not named:
+        return ""
+    said = "; ".join(
+        f"{_KINDS[kind]} ({', '.join(whose)}) {spreads()[kind].low:.2f} to {spreads()[kind].high:.2f} times"
+        for kind, whose in named.items()
+    )
+    return (
+        f"Drawn with an assumed range, because one figure each was read: {said}; these are the ends of "
+        "published differences of such prices (railwright cost --prices lists them)."
+    )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
+from railwright.cost.options import middle, people
 from railwright.cost.priced import Priced
 from railwright.serving.result import ServingResult
 from railwright.study.result import Rooms
@@ -60,6 +61,7 @@ def money(priced: Priced) -> dict[str, Any]:
     return {
         "gpus": found.case.cluster.gpus,
         "gpu_hours_wanted_a_month": found.case.wanted,
+        "people": float(people(found.case, middle(found.book))),
         "ways": [
             {
                 "name": c.name,
@@ -69,6 +71,7 @@ def money(priced: Priced) -> dict[str, Any]:
                 "usd_per_gpu_hour": float(c.per_gpu_hour),
                 "usd_per_gpu_hour_5_50_95": list(found.ranges[c.name]),
                 "cheapest_in_share_of_draws": found.cheapest[c.name],
+                "cheapest_in_share_of_draws_without_spot": found.lasting.get(c.name),
                 "owned": c.owned,
                 "usd_per_run": {run.job: float(run.cost(c)) for run in priced.runs},
                 "usd_per_million_tokens": {one.job: float(one.cost(c)) for one in priced.served},
@@ -100,4 +103,5 @@ def money(priced: Priced) -> dict[str, Any]:
             for c in found.carbon
         ],
         "prices_nobody_read": list(found.unread),
+        "prices_with_an_assumed_range": list(found.assumed),
     }

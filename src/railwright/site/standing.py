@@ -13,8 +13,8 @@ from railwright.catalog.parts import Catalog, Server
 from railwright.fabric import Fabric, count
 from railwright.site.cooling import typical_pue
 from railwright.site.filling import GENERIC_SERVER, HOST, server_liquid, switch_intake
-from railwright.site.parts import SiteParts
-from railwright.spec.site import RoomCooling
+from railwright.site.loading import load_site_parts
+from railwright.spec.site import RoomCooling, Site
 
 
 @dataclass(frozen=True)
@@ -44,11 +44,13 @@ class Standing:
         return cooling.pue or typical_pue(self.liquid / self.power)
 
 
-def standing(
-    fabrics: Iterable[Fabric], server: Server, catalog: Catalog, parts: SiteParts, cooling: RoomCooling
-) -> Standing:
-    """fabrics: the compute network first, then those beside it; host i of every one is the same machine."""
+def standing(fabrics: Iterable[Fabric], server: Server, catalog: Catalog, room: Site) -> Standing:
+    """What the machines of a cluster draw by the records of a room.
+
+    fabrics  the compute network first, then those beside it; host i of every one is the same machine
+    """
     compute, *beside = fabrics
+    parts, cooling = load_site_parts(room.parts), room.cooling
     switches = liquid = 0.0
     unrated = 0
     for fabric in (compute, *beside):

@@ -47,8 +47,10 @@ class Money(Section):
     interest: Annotated[float, Field(ge=0, le=0.5)] = Field(
         default=0.08, description="yearly cost of the money that is bound, e.g. 0.08"
     )
-    staff: Annotated[float, Field(ge=0)] = Field(
-        default=0.5, description="people who run owned machines, full-time; half of one for a small cluster"
+    staff: Annotated[float, Field(ge=0)] | None = Field(
+        default=None,
+        description="people who run owned machines, full-time; default: one for so many servers "
+        "(`servers-per-person` in the price book), and half of one at least",
     )
     data: Size | None = Field(
         default=None,

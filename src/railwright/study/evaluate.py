@@ -33,6 +33,7 @@ from railwright.training.lanes.result import Memory
 from railwright.training.layout.sizes import domain_of, job_gpus
 from railwright.training.memory.cached import Reserved, crowded, reserved
 from railwright.training.recommendation.dlrm import simulate_recommendation
+from railwright.training.step.events import MAX_EVENTS
 from railwright.training.whatif.repeats import idle_recompute
 from railwright.units import show_rate
 
@@ -60,6 +61,7 @@ class Workshop:
     sub_message_share: float | None = None
     machines: dict[str, Machine] = field(default_factory=dict)
     jobs: dict[tuple[str, str], JobResult] = field(default_factory=dict)
+    compared: dict[tuple[str, str], JobResult] = field(default_factory=dict)
     others: dict[float, Workshop] = field(default_factory=dict)
     fabrics: dict[str, Fabric] = field(default_factory=dict)
     networks: dict[str, Network] = field(default_factory=dict)
@@ -104,15 +106,19 @@ class Workshop:
             )
         return self.others[sub_message_share]
 
-    def run(self, job: TrainingJob, study: Study) -> JobResult:
+    def run(self, job: TrainingJob, study: Study, drawn: bool = True) -> JobResult:
         """A job on the machine of a study; simulated once, however many questions ask for it.
 
+        drawn  False: its step is only compared with others, so a timeline of whole passes will do
         Raises as `machine` does.
         """
         key = (_key(study), job.model_dump_json())
-        if key not in self.jobs:
-            self.jobs[key] = run_job(job, self.machine(study))
-        return self.jobs[key]
+        for known in (self.jobs, {} if drawn else self.compared):
+            if key in known:
+                return known[key]
+        done = run_job(job, self.machine(study), MAX_EVENTS if drawn else 0)
+        (self.jobs if drawn else self.compared)[key] = done
+        return done
 
     def reserved(self, job: TrainingJob, machine: Machine, memory: Memory) -> Reserved | None:
         """What PyTorch's allocator holds of a job; replayed once for the same tensors, on whatever fabric.
@@ -169,10 +175,11 @@ def curve(machine: Machine, op: str, at: tuple[float, ...], label: str) -> Curve
     return Curve(op, label, sweep(machine, op, at, (world(machine.network.fabric),)))  # type: ignore[arg-type]
 
 
-def run_job(job: TrainingJob, machine: Machine) -> JobResult:
-    """One job's step, or why it cannot run."""
+def run_job(job: TrainingJob, machine: Machine, most_events: int = MAX_EVENTS) -> JobResult:
+    """One job's step, or why it cannot run; `most_events` as in `training.simulate`."""
     try:
-        return JobResult(job.name, simulate(job, architecture(job.model), machine))
+        step = simulate(job, architecture(job.model), machine, most_events=most_events)
+        return JobResult(job.name, step)
     except PlanError as no:
         return JobResult(job.name, None, str(no).removeprefix(f"{job.name}: "))
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from railwright.catalog import find
 from railwright.cost.priced import Priced, Served, TrainingRun
@@ -18,6 +18,9 @@ from railwright.spec.money import Money
 from railwright.spec.study import Study
 from railwright.study.evaluate import Workshop
 from railwright.study.result import Rooms
+
+if TYPE_CHECKING:
+    from railwright.site.standing import Standing
 
 REGIONS = ("texas", "iceland")
 """Beside the study's own, for comparison of carbon."""
@@ -106,41 +109,42 @@ def money(
     """
     from railwright.cost import Case, compare, levels, price_book
     from railwright.cost.quantities import quantities, unused
+    from railwright.site.standing import standing
+    from railwright.spec.site import Site
     from railwright.training import simulate
     from railwright.training.layout.sizes import job_gpus
 
     machine = workshop.machine(study)
     joined = networks(study, workshop)
-    asked = _in_its_room(study, joined, workshop)
+    server = find(workshop.catalog.servers, study.cluster.server)
+    stands = standing(joined.values(), server, workshop.catalog, study.site or Site())
+    asked = _in_its_room(study, stands)
     book = price_book(asked.prices)
-    bill = quantities(list(joined.items()), workshop.catalog, book, asked.data or 0.0, study.site)
+    bill = quantities(list(joined.items()), workshop.catalog, book, asked.data or 0.0, stands)
     found = compare(Case(bill, levels(asked.use), asked), book, regions)
     runs = []
     for job in study.jobs:
-        step = simulate(job, load_model(job.model), machine)
-        gpus = job_gpus(job, machine.network.fabric)
         if failing is not None and failing.job == job.name:
-            runs.append(TrainingRun(job.name, failing.forecast.gpu_hours[-1], failing.goodput))
-        else:
-            runs.append(TrainingRun(job.name, step.time_to_train * gpus / 3600, 1.0))
+            runs.append(
+                TrainingRun(job.name, failing.forecast.gpu_hours[-1], failing.goodput, failing.spares)
+            )
+            continue
+        step = simulate(job, load_model(job.model), machine, most_events=0)
+        gpus = job_gpus(job, machine.network.fabric)
+        runs.append(TrainingRun(job.name, step.time_to_train * gpus / 3600, 1.0))
     tokens = [Served(s.name, 3600 * s.throughput.lasting / s.gpus) for s in serving]
     return Priced(found, tuple(runs), tuple(tokens), unused(book, workshop.catalog))
 
 
-def _in_its_room(study: Study, joined: Mapping[str, Fabric], workshop: Workshop) -> Money:
+def _in_its_room(study: Study, stands: Standing) -> Money:
     """The study's money; what it leaves out of PUE and data is that of the site, where there is one."""
     asked, room = study.money or Money(), study.site
     if room is None:
         return asked
-    from railwright.site.loading import load_site_parts
-    from railwright.site.standing import standing
     from railwright.site.storage import capacity
 
     found: dict[str, float] = {}
     if asked.pue is None:
-        server = find(workshop.catalog.servers, study.cluster.server)
-        parts = load_site_parts(room.parts)
-        stands = standing(joined.values(), server, workshop.catalog, parts, room.cooling)
         found["pue"] = stands.pue(room.cooling)
     need = room.storage
     if asked.data is None and need is not None:

@@ -88,7 +88,9 @@ def _told_alike(
     before, job = study.jobs[0], changed.jobs[0]
     if step.stage == reference.stage or job.model != before.model or _stages(job) != _stages(before):
         return step
-    return simulate(job, architecture(job.model), workshop.machine(changed), stage=reference.stage)
+    return simulate(
+        job, architecture(job.model), workshop.machine(changed), stage=reference.stage, most_events=0
+    )
 
 
 def _stages(job: TrainingJob) -> tuple[object, ...]:
@@ -109,11 +111,11 @@ def pxn_gain(study: Study, workshop: Workshop) -> float | None:
 
 
 def first_job(study: Study, workshop: Workshop) -> JobResult:
-    """The first training job of a study on its own machine."""
+    """The first training job of a study on its own machine, to be compared: its timeline may lack events."""
     name = study.jobs[0].name if study.jobs else study.recommendations[0].name
     try:
         if study.jobs:
-            return workshop.run(study.jobs[0], study)
+            return workshop.run(study.jobs[0], study, drawn=False)
         return run_recommendation(study.recommendations[0], workshop.machine(study))
     except PlanError as no:
         return JobResult(name, None, str(no))

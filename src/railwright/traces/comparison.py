@@ -248,7 +248,7 @@ def _alone(job: TrainingJob, arch: Transformer, machine: Machine, kinds: tuple[s
             op, size, ranks, len(groups), 0.0, 0.0, 0.0, "none", "none", (), None, 1.0, 1.0
         )
 
-    alone = simulate(job, arch, machine, predict=free, kernel=kernel, pace=bare)
+    alone = simulate(job, arch, machine, predict=free, kernel=kernel, pace=bare, most_events=0)
     return next(share.busy for share in alone.shares if share.kind == "compute")
 
 

@@ -280,7 +280,8 @@ class Run:
     def own(self) -> tuple[Candidate | None, str]:
         """The job as written, or why it cannot run."""
         try:
-            step = simulate(_alone(self.job), self.arch, self.machine, predict=self.pricer.predict)
+            predict = self.pricer.predict
+            step = simulate(_alone(self.job), self.arch, self.machine, predict=predict, most_events=1)
         except PlanError as no:
             return None, str(no)
         sent = self._sent(self.written)

@@ -91,6 +91,8 @@ def what_ifs(
                where a slower GPU is; default: of each its own `StepResult.stage`, and the first
     questions  default: QUESTIONS
     must_fit   as in `simulate`
+
+    Nobody draws what is only compared: the steps' timelines have no more than whole passes.
     """
 
     def step(case: Case) -> StepResult:
@@ -104,6 +106,7 @@ def what_ifs(
             stage=stage,
             slower={stage or 0: case.slower} if case.slower else NONE_SLOWER,
             must_fit=must_fit,
+            most_events=0,
         )
 
     return answered(QUESTIONS if questions is None else questions, job, machine, step)
