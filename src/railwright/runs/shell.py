@@ -152,7 +152,8 @@ class _Run:
             if isinstance(token, Word) and token.bare == "then":
                 break
             at += 1
-        holds = self._holds(every[start:at])
+        reached = word == "elif" or self._running() is not False
+        holds = self._holds(every[start:at]) if reached else False
         if word == "if":
             self.frames.append(_Frame("if", holds, holds))
         elif self.frames:

@@ -53,7 +53,8 @@ TRAINS = {
 
 NODES = ("nnodes", "N", "nodes", "num_nodes", "num_machines")
 EACH = ("nproc_per_node", "gpus_per_node", "ntasks_per_node", "num_gpus")
-ALL = ("num_processes",)
+PROCESSES = ("num_processes",)
+"""Options of launchers, and of Slurm, for nodes, GPUs of each, and GPUs in all."""
 SBATCH = re.compile(r"^#SBATCH\s+(?:--([\w-]+)|-(\w))(?:[=\s]\s*)(\S+)", re.MULTILINE)
 
 
@@ -67,20 +68,22 @@ def arguments_of(text: str, file: str, variables: Mapping[str, str]) -> Given:
         return _of_log(text, file)
     if file.endswith((".yaml", ".yml")):
         return _of_yaml(text, file, variables)
+    return _of_script(text, file, variables)
+
+
+def _of_script(text: str, file: str, variables: Mapping[str, str]) -> Given:
+    """Those of the one launch in a script; where none is, all words of the file."""
     script = follow(text, file, variables)
-    doubts = [*script.doubts]
     launched = [found for command in script.commands for found in _launches(command, file)]
     if len(launched) > 1:
         lines = " and ".join(str(command.line) for command in launched)
         raise RailwrightError(f"{file}: lines {lines} each launch a program with arguments; keep one of them")
     if launched:
-        command = launched[0]
-        program = _program(command.fields)
-        before = command.fields[:program] if program >= 0 else command.fields
-        behind = command.fields[program + 1 :]
+        fields = launched[0].fields
+        program = _program(fields)
+        before, behind = fields[:program] if program >= 0 else fields, fields[program + 1 :]
     else:
-        fields = [(one, c.line) for c in script.commands for one in c.fields]
-        before, behind = (), tuple(one for one, _ in fields)
+        before, behind = (), tuple(one for command in script.commands for one in command.fields)
     values = _values(behind, _lines(text))
     if not values:
         raise RailwrightError(
@@ -88,13 +91,16 @@ def arguments_of(text: str, file: str, variables: Mapping[str, str]) -> Given:
             "pretrain_gpt.py or a Trainer, a file of its arguments, a log that lists them, YAML of "
             "LLaMA-Factory or Axolotl, or a TOML file of torchtitan"
         )
-    script.empty |= {name for one in behind for name in MISSING.findall(one) if one == f"\0{name}\0"} - {
-        name for value in values.values() for one in value.words for name in MISSING.findall(one)
-    }
-    doubts += _told(script, file)
+    script.empty |= _dropped(behind, values)
     gpus, each = _size(before, text, script)
-    environment = {k: v for k, v in script.values.items() if isinstance(v, str)}
-    return Given(file, values, gpus, each, environment, doubts=doubts)
+    environment = {name: value for name, value in script.values.items() if isinstance(value, str)}
+    return Given(file, values, gpus, each, environment, doubts=[*script.doubts, *_told(script, file)])
+
+
+def _dropped(fields: Iterable[str], values: Mapping[str, Value]) -> set[str]:
+    """Variables that are not set and stand for words of their own, which Bash leaves out."""
+    alone = {found[1] for one in fields if (found := MISSING.fullmatch(one))}
+    return alone - {name for value in values.values() for one in value.words for name in MISSING.findall(one)}
 
 
 def _told(script: Script, file: str) -> list[str]:
@@ -184,7 +190,7 @@ def _size(fields: Iterable[str], text: str, script: Script) -> tuple[int | None,
     texts = {k: v for k, v in script.values.items() if isinstance(v, str)}
     for long, short, value in SBATCH.findall(text):
         given.setdefault(_own(long or short), _filled(value, texts))
-    every, each = _first(given, ALL), _first(given, EACH)
+    every, each = _first(given, PROCESSES), _first(given, EACH)
     # one node, to every launcher, where none are asked for
     nodes = _first(given, NODES) if any(name in given for name in NODES) else 1
     return every or (nodes * each if nodes and each else None), each
