@@ -43,6 +43,9 @@ SUB_ROOMS = {
         "validate",
     ),
     "search": ("space", "exports", "bounds", "training", "serving", "recommendation"),
+    "report": (
+        "words", "parts", "drawings", "files", "sections", "html", "pages", "terminal", "folder",
+    ),
 }  # fmt: skip
 PACKAGE = "railwright"
 

@@ -104,8 +104,8 @@ def training_page(table: ValidationTable, records: Records) -> Iterator[tuple[Pa
     from railwright.measure.training import bars as training_bars
     from railwright.measure.training.errors import by_family, in_short, left_out, steps_of, worst
     from railwright.measure.training.replay import fitted_families
-    from railwright.report.scatter import picture
-    from railwright.report.training_page import errors_drawing, steps_drawing
+    from railwright.report.pages.training import errors_drawing, steps_drawing
+    from railwright.report.parts.scatter import picture
 
     steps = steps_of(table.rows, records)
     page = (TRAINING / "validation.md").read_text(encoding="utf-8")

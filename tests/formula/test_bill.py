@@ -10,7 +10,7 @@ from railwright.asbuilt.read.dump import Dump
 from railwright.asbuilt.read.workbook import sheets
 from railwright.cost.options import middle, purchase
 from railwright.errors import PlanError
-from railwright.report.bill import whole_bill, write_bill
+from railwright.report.files.bill import whole_bill, write_bill
 from railwright.spec import load_study_text, template
 from railwright.study.evaluate import Workshop
 from railwright.study.rooms import money, site

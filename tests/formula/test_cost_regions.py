@@ -7,7 +7,7 @@ import pytest
 from railwright.cost import Case, compare, price_book
 from railwright.cost.prices import regions, spreads
 from railwright.cost.quantities import Line, Quantities
-from railwright.report.money import money_words
+from railwright.report.words.money import money_words
 from railwright.spec import load_study
 from railwright.spec.money import Money
 from railwright.study.evaluate import Workshop

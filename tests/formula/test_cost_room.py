@@ -21,7 +21,7 @@ from railwright.cost.options import (
 )
 from railwright.cost.quantities import Line, Quantities, quantities
 from railwright.fabric import build_networks, count
-from railwright.report.money import money_words
+from railwright.report.words.money import money_words
 from railwright.site import plan_site
 from railwright.spec import load_study_text
 from railwright.spec.money import Money, Use

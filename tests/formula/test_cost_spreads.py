@@ -10,7 +10,7 @@ from railwright.cost import Case, compare, price_book
 from railwright.cost.priced import Priced
 from railwright.cost.prices import spreads
 from railwright.cost.quantities import Line, Quantities
-from railwright.report.money import assumed_words, money_words
+from railwright.report.words.money import assumed_words, money_words
 from railwright.spec.money import Money
 
 LISTED = "cloud/nebius/h100"

@@ -15,7 +15,7 @@ from railwright.measure.compare.comparing import compare
 from railwright.measure.compare.place import place
 from railwright.measure.logs import read_log
 from railwright.measure.study_machine import study_machine
-from railwright.report.compare_page import compare_page
+from railwright.report.pages.compare import compare_page
 from railwright.spec import load_study_text, template
 
 LOGS = Path(__file__).parent.parent / "data" / "logs"

@@ -11,11 +11,11 @@ from dataclasses import replace
 import pytest
 
 from railwright.model import count_parameters
-from railwright.report.figures import KIND_NAMES, KINDS
-from railwright.report.page_step import LOOK_NAMES, step_section
-from railwright.report.style import DRAWINGS
-from railwright.report.timeline_drawing import look_of
-from railwright.report.trace import step_events
+from railwright.report.drawings.timeline import look_of
+from railwright.report.files.trace import step_events
+from railwright.report.parts.style import DRAWINGS
+from railwright.report.sections.step import LOOK_NAMES, step_section
+from railwright.report.words.figures import KIND_NAMES, KINDS
 from railwright.search.training.explain import NAMES
 from railwright.study.bottleneck import bottleneck
 from railwright.training import simulate

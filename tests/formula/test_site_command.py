@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from railwright.cli.main import app
-from railwright.report.site_drawing import draw_elevations, draw_floor, draw_one_line
+from railwright.report.drawings.site import draw_elevations, draw_floor, draw_one_line
 from railwright.site import plan_site, planned_lengths
 from railwright.spec import load_study, load_study_text, override
 

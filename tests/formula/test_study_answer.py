@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 import railwright as rw
+from railwright.report.files.results import results
 from railwright.report.html import page
-from railwright.report.results_json import results
 from railwright.spec import load_study_text
 from railwright.spec.study import Study
 from railwright.study.answer import answer

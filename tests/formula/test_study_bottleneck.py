@@ -10,8 +10,8 @@ import pytest
 from rich.console import Console
 
 import railwright as rw
+from railwright.report.files.results import results, to_text
 from railwright.report.html import page
-from railwright.report.results_json import results, to_text
 from railwright.report.terminal import summary
 from railwright.spec import load_study_text, template
 from railwright.study.bottleneck import Savings, savings, what_holds

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import railwright as rw
-from railwright.report.results_json import results
+from railwright.report.files.results import results
 from railwright.spec import load_study_text, override
 from railwright.study.bottleneck import exposed_between
 from railwright.study.evaluate import Workshop

@@ -336,7 +336,7 @@ recommendations:
 
 def test_a_study_predicts_it(tmp_path: Path) -> None:
     from railwright.report import page, write
-    from railwright.report.results_json import results
+    from railwright.report.files.results import results
 
     result = run(load_study_text(STUDY, "ranking.yaml"))
     job = result.variants[0].jobs[0]

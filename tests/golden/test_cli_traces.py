@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from railwright.cli.main import app
-from railwright.report.trace import LANE_NAMES, LANES
+from railwright.report.files.trace import LANE_NAMES, LANES
 from railwright.training.lanes.timeline import Lane
 
 STUDY = """\

@@ -9,8 +9,8 @@ import pytest
 
 from railwright.catalog import load_catalog
 from railwright.fabric import Kind, build
-from railwright.report.fabric_boxes import boxes_of
-from railwright.report.fabric_drawing import draw_fabric
+from railwright.report.drawings.boxes import boxes_of
+from railwright.report.drawings.fabric import draw_fabric
 from railwright.spec import load_study
 from railwright.spec.study import Cluster, ComputeNetwork, Fault
 

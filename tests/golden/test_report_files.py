@@ -11,9 +11,9 @@ import pytest
 
 from railwright.fabric.graph import Role
 from railwright.report import write
-from railwright.report.results_json import results, to_text
-from railwright.report.tables import CABLES, SWEEPS, cable_schedule, sweep_points
-from railwright.report.trace import step_events, trace
+from railwright.report.files.results import results, to_text
+from railwright.report.files.tables import CABLES, SWEEPS, cable_schedule, sweep_points
+from railwright.report.files.trace import step_events, trace
 from railwright.spec import load_study_text
 from railwright.study.result import VariantResult
 from railwright.training.lanes.timeline import Event, Timeline

@@ -5,7 +5,7 @@ from dataclasses import replace
 from html import unescape
 
 from railwright.report import page
-from railwright.report.results_json import results
+from railwright.report.files.results import results
 from railwright.training.lanes.result import StageMemory
 from railwright.training.memory.cached import Reserved
 from report_fixture import example_result

@@ -8,10 +8,10 @@ import pytest
 
 from railwright.catalog import load_catalog
 from railwright.fabric import build
-from railwright.report.punch_page import punch_page
-from railwright.report.site_drawing import draw_elevations, draw_floor
-from railwright.report.style import stylesheet
-from railwright.report.suspects_page import suspects_page
+from railwright.report.drawings.site import draw_elevations, draw_floor
+from railwright.report.pages.punch import punch_page
+from railwright.report.pages.suspects import suspects_page
+from railwright.report.parts.style import stylesheet
 from railwright.site import plan_site
 from railwright.spec import load_study_text
 

@@ -250,7 +250,7 @@ def test_a_study_without_some_parts_still_makes_a_page(missing):
 
 def test_colours_of_text_have_contrast_enough():
     """WCAG 2.1, 1.4.3: 4.5 to 1 for text, in both schemes."""
-    from railwright.report.style import DARK, LIGHT
+    from railwright.report.parts.style import DARK, LIGHT
 
     def luminance(colour: str) -> float:
         digits = colour.lstrip("#")

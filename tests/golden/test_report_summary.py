@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from railwright.report import summary
-from railwright.report.figures import letter, show_band
+from railwright.report.words.figures import letter, show_band
 from railwright.study.result import VariantResult
 from railwright.units import show_time
 from report_fixture import example_result

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 import railwright as rw
+from railwright.report.files.results import results, to_text
+from railwright.report.files.trace import trace
 from railwright.report.html import page
-from railwright.report.results_json import results, to_text
-from railwright.report.trace import trace
 from railwright.spec import load_study_text, override, template
 from railwright.spec.study import Variant
 from railwright.study.bottleneck import bottleneck, exposed_between

@@ -13,8 +13,7 @@ from railwright.measure.table import Row, Skipped, ValidationTable
 from railwright.measure.training.errors import by_family, generation_of, left_out, steps_of, worst
 from railwright.measure.training.reasons import RULES, UNKNOWN, reason_of
 from railwright.measure.training.replay import records
-from railwright.report.scatter import BOTTOM, HEIGHT, LEFT, RIGHT, ROW, TOP, WIDTH, picture
-from railwright.report.training_page import (
+from railwright.report.pages.training import (
     GENERATIONS,
     KINDS,
     SHAPES,
@@ -22,6 +21,7 @@ from railwright.report.training_page import (
     steps_drawing,
     training_page,
 )
+from railwright.report.parts.scatter import BOTTOM, HEIGHT, LEFT, RIGHT, ROW, TOP, WIDTH, picture
 
 CARRIED = {r["id"]: r for r in records()}
 
@@ -85,7 +85,7 @@ def test_equal_steps_lie_on_the_diagonal() -> None:
 
 
 def test_the_key_lies_inside_the_drawing() -> None:
-    """Five colours in one row, three shapes in another; a letter is 6.7 wide (report/scatter.py)."""
+    """Five colours in one row, three shapes in another; a letter is 6.7 wide (report/parts/scatter.py)."""
     root = ElementTree.fromstring(steps_drawing(some(), CARRIED))
     rows = ("17", str(int(17 + ROW)))
     key = {t.text: float(t.attrib["x"]) for t in root.iter("text") if t.attrib.get("y") in rows}

@@ -18,7 +18,7 @@ import pytest
 from typer.testing import CliRunner
 
 from railwright.cli.main import app
-from railwright.report.trace import step_events
+from railwright.report.files.trace import step_events
 from railwright.training import simulate
 from training_cases import DENSE, job, machine
 

@@ -8,11 +8,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from railwright.fabric.graph import Kind, Role
-from railwright.report.charts import Axes, Line, line_chart, log2_ticks, nice_ticks, spread
-from railwright.report.fabric_boxes import MOST_GROUPS, MOST_SERVERS, MOST_SWITCHES, boxes_of
-from railwright.report.fabric_drawing import bundles, draw_fabric
-from railwright.report.figures import letter
-from railwright.report.markup import tag
+from railwright.report.drawings.boxes import MOST_GROUPS, MOST_SERVERS, MOST_SWITCHES, boxes_of
+from railwright.report.drawings.fabric import bundles, draw_fabric
+from railwright.report.parts.charts import Axes, Line, line_chart, log2_ticks, nice_ticks, spread
+from railwright.report.parts.markup import tag
+from railwright.report.words.figures import letter
 from report_fixture import fail, toy_fabric
 
 fabrics = st.builds(

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from railwright.model.shape.architecture import Transformer
-from railwright.report.timeline_drawing import CLOSE_EVENTS, close_look
-from railwright.report.trace import LANE_NAMES, left_out, step_events
+from railwright.report.drawings.timeline import CLOSE_EVENTS, close_look
+from railwright.report.files.trace import LANE_NAMES, left_out, step_events
 from railwright.spec.training import Overlap
 from railwright.training import StepResult, simulate
 from railwright.training.lanes.result import ADAM

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from railwright.report.trace import step_events
+from railwright.report.files.trace import step_events
 from railwright.serving.simulator.metrics import perfetto
 from railwright.serving.simulator.simulate import simulate
 from railwright.training.lanes.result import StepResult

@@ -161,7 +161,7 @@ def _write_page(
     from railwright.asbuilt.sound import marked_fabric
     from railwright.errors import PlanError
     from railwright.export.files import refuse_existing, write_new
-    from railwright.report.punch_page import punch_page
+    from railwright.report.pages.punch import punch_page
 
     refuse_existing([path])
     fabric: Fabric | None = None

@@ -29,8 +29,8 @@ def bill(
     from railwright.cli.checking import refuse_unknown_names
     from railwright.cli.studies import open_study
     from railwright.cli.tables import print_table
-    from railwright.report.bill import whole_bill, write_bill
-    from railwright.report.money import dollars
+    from railwright.report.files.bill import whole_bill, write_bill
+    from railwright.report.words.money import dollars
     from railwright.study.evaluate import Workshop
     from railwright.study.rooms import money, site
 

@@ -71,8 +71,8 @@ def cost(
     serving = served(asked, workshop, lambda what: None)
     found = money_of(asked, workshop, failing, serving, tuple(region or OTHERS))
     if as_json:
-        from railwright.report.plain import finite
-        from railwright.report.rooms_json import money as plain
+        from railwright.report.files.plain import finite
+        from railwright.report.files.rooms import money as plain
 
         typer.echo(json.dumps(finite(plain(found)), indent=2, allow_nan=False))
     else:
@@ -84,7 +84,7 @@ def cost(
 def _print(priced: Priced) -> None:
     from railwright.cli.tables import print_table
     from railwright.cost.quantities import mean_use
-    from railwright.report.money import RANGE, dollars, money_words, tonnes
+    from railwright.report.words.money import RANGE, dollars, money_words, tonnes
     from railwright.units import show_energy
 
     found = priced.comparison

@@ -276,7 +276,7 @@ def _write_page(path: Path, given: Given, result: Diagnosis) -> None:
     from railwright.diagnose.text import findings, lines
     from railwright.diagnose.verdict import marked
     from railwright.export.files import write_new
-    from railwright.report.suspects_page import suspects_page
+    from railwright.report.pages.suspects import suspects_page
 
     fabric = marked(given.elements, result)
     notes = [*result.unidentifiable, *(t.command for t in result.next_tests), *result.notes]

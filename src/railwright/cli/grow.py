@@ -199,7 +199,7 @@ def _pays(rung: Rung) -> str:
 
 def _plain(found: Growth) -> dict[str, Any]:
     """For JSON: infinite is null, jobs are their layout in words."""
-    from railwright.report.plain import finite
+    from railwright.report.files.plain import finite
 
     def of(value: Any) -> Any:
         if isinstance(value, dict):

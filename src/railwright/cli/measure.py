@@ -98,7 +98,7 @@ def compare(
     found = compared(curves, open_study(study))
     if html is not None:
         from railwright.export.files import write_new
-        from railwright.report.compare_page import compare_page
+        from railwright.report.pages.compare import compare_page
 
         write_new({html: compare_page(found)})
     if as_json:

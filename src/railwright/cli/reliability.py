@@ -55,7 +55,7 @@ def goodput(
     if as_json:
         from dataclasses import asdict
 
-        from railwright.report.plain import finite
+        from railwright.report.files.plain import finite
 
         typer.echo(json.dumps(finite(asdict(result)), indent=1))
         return

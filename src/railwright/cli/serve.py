@@ -68,7 +68,7 @@ def serve(
     result = predict(chosen, arch, machine, outages=[_outage(text) for text in lose or ()], folder=folder)
     _show(result, arch.is_moe)
     if as_json is not None:
-        from railwright.report.plain import finite
+        from railwright.report.files.plain import finite
 
         _write(as_json, finite(plain(result)))
     if timeline is not None:

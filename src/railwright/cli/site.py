@@ -239,7 +239,7 @@ def _open(name: str) -> Study:
 
 def _write(made: SitePlan, folder: Path) -> None:
     from railwright.export.files import write_new
-    from railwright.report.site_drawing import draw_elevations, draw_floor, draw_one_line
+    from railwright.report.drawings.site import draw_elevations, draw_floor, draw_one_line
     from railwright.site import csv_files
 
     files = csv_files(made)

@@ -47,7 +47,7 @@ def export(
     """Write the predicted step of a job in another tool's format."""
     from railwright.cli.tables import print_words
     from railwright.model import load_model
-    from railwright.report.trace import told
+    from railwright.report.files.trace import told
     from railwright.traces import FORMATS
     from railwright.traces import export as write
     from railwright.traces.files import shortened, unsaid
@@ -154,7 +154,7 @@ def _perfetto(asked: Study, job: TrainingJob, step: StepResult, out: Path) -> Pa
     import json
 
     from railwright.export.files import refuse_filled, write_new
-    from railwright.report.trace import step_events, told
+    from railwright.report.files.trace import step_events, told
 
     refuse_filled(out)
     file = out / "trace.json"

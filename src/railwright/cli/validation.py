@@ -47,7 +47,7 @@ def validate(
     if html is not None:
         from railwright.export.files import write_new
         from railwright.measure.training.replay import fitted_families, records
-        from railwright.report.training_page import training_page
+        from railwright.report.pages.training import training_page
 
         write_new({html: training_page(found, {r["id"]: r for r in records()}, fitted_families())})
     for line in found.lines(detail=detail or family is not None):

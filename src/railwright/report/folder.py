@@ -9,10 +9,10 @@ import tempfile
 from pathlib import Path
 
 from railwright.errors import RailwrightError
+from railwright.report.files.results import results, to_text
+from railwright.report.files.tables import cable_schedule, sweep_points
+from railwright.report.files.trace import trace
 from railwright.report.html import page
-from railwright.report.results_json import results, to_text
-from railwright.report.tables import cable_schedule, sweep_points
-from railwright.report.trace import trace
 from railwright.study.result import Result
 
 

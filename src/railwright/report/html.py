@@ -9,7 +9,25 @@ from __future__ import annotations
 import base64
 import hashlib
 
-from railwright.report.figures import (
+from railwright.report.parts.markup import Html, join, tag, unbroken
+from railwright.report.parts.style import stylesheet
+from railwright.report.sections.audit import audit_section, networks_section
+from railwright.report.sections.collectives import collectives_section
+from railwright.report.sections.fabric import fabric_section, variants_section
+from railwright.report.sections.goodput import goodput_section
+from railwright.report.sections.money import money_section
+from railwright.report.sections.serving import serving_section
+from railwright.report.sections.site import site_section
+from railwright.report.sections.step import step_section
+from railwright.report.sections.trust import error_section, made_section, sources_section
+from railwright.report.sections.why import (
+    critical_section,
+    memory_section,
+    published_section,
+    sensitivity_section,
+    used_section,
+)
+from railwright.report.words.figures import (
     busbw_band,
     job_names,
     job_of,
@@ -20,24 +38,6 @@ from railwright.report.figures import (
     show_tokens,
     sweeps,
 )
-from railwright.report.markup import Html, join, tag, unbroken
-from railwright.report.page_audit import audit_section, networks_section
-from railwright.report.page_collectives import collectives_section
-from railwright.report.page_fabric import fabric_section, variants_section
-from railwright.report.page_goodput import goodput_section
-from railwright.report.page_money import money_section
-from railwright.report.page_serving import serving_section
-from railwright.report.page_site import site_section
-from railwright.report.page_step import step_section
-from railwright.report.page_trust import error_section, made_section, sources_section
-from railwright.report.page_why import (
-    critical_section,
-    memory_section,
-    published_section,
-    sensitivity_section,
-    used_section,
-)
-from railwright.report.style import stylesheet
 from railwright.study.result import Result
 from railwright.units import show_change, show_count, show_rate, show_share, show_size, show_time
 

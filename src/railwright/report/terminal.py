@@ -9,7 +9,8 @@ from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
-from railwright.report.figures import (
+from railwright.report.files.trace import traced
+from railwright.report.words.figures import (
     critical_sentences,
     job_names,
     job_of,
@@ -25,9 +26,8 @@ from railwright.report.figures import (
     small_point,
     sweeps,
 )
-from railwright.report.host import in_host_memory
-from railwright.report.money import money_words
-from railwright.report.trace import traced
+from railwright.report.words.host import in_host_memory
+from railwright.report.words.money import money_words
 from railwright.study.result import Result, VariantResult
 from railwright.training.lanes.result import StepResult
 from railwright.training.software.words import DEFAULT

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 
-from railwright.report.figures import job_names, job_of, op_title, served_bands
-from railwright.report.markup import Child, Html, join, tag, unbroken
-from railwright.report.page_table import data_table
+from railwright.report.parts.markup import Child, Html, join, tag, unbroken
+from railwright.report.parts.table import data_table
+from railwright.report.words.figures import job_names, job_of, op_title, served_bands
 from railwright.study.result import Result
 from railwright.units import show_size, show_time
 

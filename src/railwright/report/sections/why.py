@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from railwright.report.charts import PART_LOOKS, colour_key, diverging_bar, part_looks, stacked_bar
-from railwright.report.figures import (
+from railwright.report.parts.charts import PART_LOOKS, colour_key, diverging_bar, part_looks, stacked_bar
+from railwright.report.parts.markup import Child, Html, join, tag, unbroken
+from railwright.report.parts.table import data_table
+from railwright.report.words.figures import (
     critical_sentences,
     job_names,
     job_of,
@@ -14,9 +16,7 @@ from railwright.report.figures import (
     show_effect,
     told_first,
 )
-from railwright.report.host import in_host_memory
-from railwright.report.markup import Child, Html, join, tag, unbroken
-from railwright.report.page_table import data_table
+from railwright.report.words.host import in_host_memory
 from railwright.study.result import Result
 from railwright.training.lanes.critical import CriticalPath
 from railwright.training.lanes.result import StepResult, UsedCollective

@@ -10,8 +10,8 @@ from railwright.errors import RailwrightError
 from railwright.fabric import build_networks, count_networks
 from railwright.fabric.graph import Fabric
 from railwright.fabric.networks import SERVICES
-from railwright.report.markup import Child, Html, join, tag
-from railwright.report.page_table import data_table
+from railwright.report.parts.markup import Child, Html, join, tag
+from railwright.report.parts.table import data_table
 from railwright.spec.study import Study
 from railwright.study.evaluate import world
 from railwright.study.result import Result

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from railwright.fabric.graph import Fabric, Kind, Role
-from railwright.report.fabric_boxes import NOUNS, PLURALS, Box, boxes_of
-from railwright.report.markup import Html, number, tag
+from railwright.report.drawings.boxes import NOUNS, PLURALS, Box, boxes_of
+from railwright.report.parts.markup import Html, number, tag
 from railwright.units import show_bit_rate, show_count
 
 WIDTH, GUTTER, MARGIN = 960.0, 122.0, 6.0

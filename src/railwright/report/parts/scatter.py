@@ -6,9 +6,9 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from railwright.report.charts import colour, marker, nice_ticks
-from railwright.report.markup import Html, number, tag
-from railwright.report.style import drawing_style
+from railwright.report.parts.charts import colour, marker, nice_ticks
+from railwright.report.parts.markup import Html, number, tag
+from railwright.report.parts.style import drawing_style
 
 WIDTH, HEIGHT = 520.0, 478.0
 LEFT, RIGHT, TOP, BOTTOM = 58.0, 24.0, 70.0, 44.0

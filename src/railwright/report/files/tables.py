@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from railwright.fabric.graph import Fabric, Role
-from railwright.report.figures import letter
+from railwright.report.words.figures import letter
 from railwright.study.result import Result
 
 CABLES = ("cable", "tier", "from", "from_port", "to", "to_port", "rate_bytes_per_s", "length_m", "state")

@@ -18,9 +18,9 @@ from railwright.measure.training.errors import (
     worst,
 )
 from railwright.report.html import document
-from railwright.report.markup import Html, join, tag
-from railwright.report.page_table import data_table
-from railwright.report.scatter import Dot, decades, linear, scatter
+from railwright.report.parts.markup import Html, join, tag
+from railwright.report.parts.scatter import Dot, decades, linear, scatter
+from railwright.report.parts.table import data_table
 from railwright.units import show_time
 
 GENERATIONS = {

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from railwright.report.markup import Child, Html, join, tag
-from railwright.report.page_table import data_table
-from railwright.report.site_drawing import draw_elevations, draw_floor, draw_one_line
+from railwright.report.drawings.site import draw_elevations, draw_floor, draw_one_line
+from railwright.report.parts.markup import Child, Html, join, tag
+from railwright.report.parts.table import data_table
 from railwright.study.result import Result
 from railwright.units import number, show_count, show_length, show_power
 

@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from railwright import __version__
 from railwright.fabric.finding import Finding
 from railwright.fabric.graph import Fabric
-from railwright.report.fabric_drawing import draw_fabric
+from railwright.report.drawings.fabric import draw_fabric
 from railwright.report.html import document
-from railwright.report.markup import Child, Html, join, tag
-from railwright.report.page_table import data_table
+from railwright.report.parts.markup import Child, Html, join, tag
+from railwright.report.parts.table import data_table
 
 SEVERITIES = ("fault", "warning", "note")
 MANY = {"fault": "faults", "warning": "warnings", "note": "notes"}

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from railwright.report.markup import Html, join, tag
+from railwright.report.parts.markup import Html, join, tag
 from railwright.site.circuits import Circuit, RackPower, feed_name
 from railwright.site.floor import Rack, alike_racks
 from railwright.site.plan import SitePlan

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from railwright.fabric.counts import Counts
-from railwright.report.charts import badge
-from railwright.report.fabric_drawing import draw_fabric
-from railwright.report.figures import (
+from railwright.report.drawings.fabric import draw_fabric
+from railwright.report.parts.charts import badge
+from railwright.report.parts.markup import Html, join, tag, unbroken
+from railwright.report.words.figures import (
     job_names,
     job_of,
     large_point,
@@ -17,7 +18,6 @@ from railwright.report.figures import (
     small_point,
     sweeps,
 )
-from railwright.report.markup import Html, join, tag, unbroken
 from railwright.study.result import Result, VariantResult
 from railwright.training.lanes.result import StepResult
 from railwright.units import (

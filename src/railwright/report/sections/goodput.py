@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 
 from railwright.reliability import Goodput
-from railwright.report.charts import colour_key, part_looks, stacked_bar
-from railwright.report.markup import Child, Html, join, tag
-from railwright.report.page_table import data_table
+from railwright.report.parts.charts import colour_key, part_looks, stacked_bar
+from railwright.report.parts.markup import Child, Html, join, tag
+from railwright.report.parts.table import data_table
 from railwright.study.result import Result
 from railwright.units import show_amount, show_count, show_share, show_time
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from railwright.measure.compare.result import ComparedCurve, Comparison
-from railwright.report.charts import Axes, Line, line_chart
-from railwright.report.figures import letter
-from railwright.report.markup import Html, join, tag
-from railwright.report.page_table import data_table
-from railwright.report.style import stylesheet
+from railwright.report.parts.charts import Axes, Line, line_chart
+from railwright.report.parts.markup import Html, join, tag
+from railwright.report.parts.style import stylesheet
+from railwright.report.parts.table import data_table
+from railwright.report.words.figures import letter
 from railwright.units import show_change, show_rate, show_size, show_time
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from railwright.cost.priced import Priced
-from railwright.report.charts import colour_key, stacked_bar
-from railwright.report.markup import Child, Html, join, tag
-from railwright.report.money import RANGE, dollars, money_words, tonnes
-from railwright.report.money_drawing import PARTS, draw_break_even, draw_waterfall
-from railwright.report.page_table import data_table
+from railwright.report.drawings.money import PARTS, draw_break_even, draw_waterfall
+from railwright.report.parts.charts import colour_key, stacked_bar
+from railwright.report.parts.markup import Child, Html, join, tag
+from railwright.report.parts.table import data_table
+from railwright.report.words.money import RANGE, dollars, money_words, tonnes
 from railwright.study.result import Result
 from railwright.units import show_energy
 

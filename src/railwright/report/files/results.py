@@ -15,10 +15,10 @@ from railwright.collectives.prediction import CollectivePrediction
 from railwright.fabric.counts import Counts
 from railwright.fabric.graph import Fabric, Kind, Role
 from railwright.network.routing.solution import Bottleneck
-from railwright.report.figures import letter
-from railwright.report.plain import finite
-from railwright.report.rooms_json import rooms
-from railwright.report.trace import traced
+from railwright.report.files.plain import finite
+from railwright.report.files.rooms import rooms
+from railwright.report.files.trace import traced
+from railwright.report.words.figures import letter
 from railwright.study.bottleneck import exposed_between
 from railwright.study.result import JobResult, Result, SensitivityRow, VariantResult
 from railwright.training.lanes.critical import critical_path

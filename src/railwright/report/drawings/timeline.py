@@ -8,8 +8,8 @@ from math import inf
 from statistics import median
 from typing import NamedTuple
 
-from railwright.report.charts import nice_ticks
-from railwright.report.markup import Html, number, tag
+from railwright.report.parts.charts import nice_ticks
+from railwright.report.parts.markup import Html, number, tag
 from railwright.training.lanes.timeline import MERGED, WAITS, Event, Timeline
 from railwright.units import show_time
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from railwright.report.charts import colour_key, part_looks, stacked_bar
-from railwright.report.markup import Child, Html, join, tag
-from railwright.report.page_table import data_table
+from railwright.report.parts.charts import colour_key, part_looks, stacked_bar
+from railwright.report.parts.markup import Child, Html, join, tag
+from railwright.report.parts.table import data_table
 from railwright.serving.result import Parts, ServingResult
 from railwright.study.result import Result
 from railwright.units import show_count, show_power, show_share, show_time

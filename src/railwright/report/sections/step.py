@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from railwright.report.charts import badge, colour_key, stacked_bar
-from railwright.report.figures import KIND_NAMES, KINDS, job_names, job_of, letter, told_first
-from railwright.report.markup import Html, join, tag
-from railwright.report.page_table import data_table
-from railwright.report.timeline_drawing import MOST_RANKS, close_look, draw_timeline, look_of
-from railwright.report.trace import left_out, traced
+from railwright.report.drawings.timeline import MOST_RANKS, close_look, draw_timeline, look_of
+from railwright.report.files.trace import left_out, traced
+from railwright.report.parts.charts import badge, colour_key, stacked_bar
+from railwright.report.parts.markup import Html, join, tag
+from railwright.report.parts.table import data_table
+from railwright.report.words.figures import KIND_NAMES, KINDS, job_names, job_of, letter, told_first
 from railwright.study.bottleneck import exposed_between
 from railwright.study.result import Result
 from railwright.training.lanes.result import COMMUNICATION, StepResult

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from railwright.cost.comparing import Comparison
 from railwright.cost.options import Cost
-from railwright.report.charts import colour, nice_ticks, spread
-from railwright.report.markup import Html, number, tag
-from railwright.report.money import dollars
+from railwright.report.parts.charts import colour, nice_ticks, spread
+from railwright.report.parts.markup import Html, number, tag
+from railwright.report.words.money import dollars
 
 PARTS = {
     "purchase": "m0",

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import cycle
 
-from railwright.report.markup import Html, join, number, tag
+from railwright.report.parts.markup import Html, join, number, tag
 
 DASHES = (None, "9 4", "2 3.5", "12 3 2 3", "5 3", "1 5", "14 5", "7 2 1 2 1 2")
 COLOURS = 8

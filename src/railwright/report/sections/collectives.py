@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from railwright.collectives.prediction import CollectivePrediction
-from railwright.report.charts import Axes, Line, badge, line_chart
-from railwright.report.figures import Sweeps, busbw_band, large_point, letter, pxn_pairs, sweeps
-from railwright.report.markup import Child, Html, join, tag
-from railwright.report.page_table import data_table
+from railwright.report.parts.charts import Axes, Line, badge, line_chart
+from railwright.report.parts.markup import Child, Html, join, tag
+from railwright.report.parts.table import data_table
+from railwright.report.words.figures import Sweeps, busbw_band, large_point, letter, pxn_pairs, sweeps
 from railwright.study.result import Result
 from railwright.units import show_count, show_rate, show_share, show_size, show_time
 

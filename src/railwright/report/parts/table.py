@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 
-from railwright.report.markup import Child, Html, tag, unbroken
+from railwright.report.parts.markup import Child, Html, tag, unbroken
 
 
 def data_table(

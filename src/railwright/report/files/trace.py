@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import Any
 
-from railwright.report.figures import letter, told_first
+from railwright.report.words.figures import letter, told_first
 from railwright.study.result import JobResult, Result
 from railwright.training.lanes.critical import CriticalPath, critical_path
 from railwright.training.lanes.result import StepResult, UsedCollective

@@ -1,0 +1,1 @@
+"""Fabrics, rooms, money and timelines drawn as SVG."""

@@ -1,0 +1,1 @@
+"""Pages of their own: measured against predicted, what is wired wrongly, who is at fault."""
