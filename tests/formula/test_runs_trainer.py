@@ -101,7 +101,9 @@ def test_a_trainers_script() -> None:
         ("torchrun --nproc_per_node 4", 4),
         ("deepspeed --num_gpus=8 --num_nodes 2", 16),
         ("accelerate launch --num_processes 32", 32),
+        ("srun -N 2 --gres=gpu:8 python", 16),
         ("accelerate launch --num_machines 2 --num_processes 16", 16),
+        ("#SBATCH -N 4\n#SBATCH --gres=gpu:h100:8\n#SBATCH --ntasks-per-node=1\nsrun python", 32),
     ],
 )
 def test_gpus_are_the_launchers(launcher: str, gpus: int) -> None:

@@ -52,7 +52,7 @@ TRAINS = {
 """Arguments by two of which a launch of training is known."""
 
 NODES = ("nnodes", "N", "nodes", "num_nodes", "num_machines")
-EACH = ("nproc_per_node", "gpus_per_node", "ntasks_per_node", "num_gpus")
+EACH = ("nproc_per_node", "gpus_per_node", "num_gpus", "gres", "ntasks_per_node")
 PROCESSES = ("num_processes",)
 """Options of launchers, and of Slurm, for nodes, GPUs of each, and GPUs in all."""
 SBATCH = re.compile(r"^#SBATCH\s+(?:--([\w-]+)|-(\w))(?:[=\s]\s*)(\S+)", re.MULTILINE)
@@ -186,7 +186,7 @@ def _own(argument: str) -> str:
 
 def _size(fields: Iterable[str], text: str, script: Script) -> tuple[int | None, int | None]:
     """GPUs, and those of one node, by the launcher's words, else Slurm's; None where nothing tells."""
-    given = {_own(name).strip("-"): value for name, value in _pairs(list(fields))}
+    given = {_own(name).strip("_"): value for name, value in _pairs(list(fields))}
     texts = {k: v for k, v in script.values.items() if isinstance(v, str)}
     for long, short, value in SBATCH.findall(text):
         given.setdefault(_own(long or short), _filled(value, texts))
@@ -205,7 +205,7 @@ def _pairs(fields: list[str]) -> Iterable[tuple[str, str]]:
 
 def _first(given: Mapping[str, str], names: Iterable[str]) -> int | None:
     for name in names:
-        value = given.get(name, "")
+        value = given.get(name, "").rsplit(":", 1)[-1]  # gpu:h100:8
         if value.isdigit():
             return int(value)
     return None
