@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from railwright.measure.published.moe import CUSTOM, OWN, PORT, moe_rows
+from railwright.measure.published.moe import OWN, PORT, moe_rows
 from railwright.measure.table import Row
 
 PAGE = Path(__file__).parents[1] / "docs" / "moe-communication.md"
@@ -20,7 +20,7 @@ BEGIN, END = "<!-- errors: begin -->", "<!-- errors: end -->"
 @cache
 def rows() -> tuple[Row, ...]:
     """All rows of dispatch and combine, in the order of the records."""
-    return tuple(row for row in moe_rows() if isinstance(row, Row) and row.family != CUSTOM)
+    return tuple(row for row in moe_rows() if isinstance(row, Row))
 
 
 def unseen(row: Row) -> float:

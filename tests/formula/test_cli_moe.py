@@ -7,11 +7,14 @@ import pytest
 from typer.testing import CliRunner
 
 from collectives_machines import machine
+from railwright.catalog import load_catalog
 from railwright.cli.main import app
 from railwright.cli.moe import KERNELS, _refusals, table
-from railwright.collectives import predict, predict_dispatch
-from railwright.collectives.custom import custom_all_reduce, engine_all_reduce
+from railwright.collectives import Machine, NcclSettings, predict, predict_dispatch
+from railwright.collectives.custom import custom_all_reduce, engine_all_reduce, engine_group
+from railwright.errors import PlanError
 from railwright.spec import template
+from railwright.spec.study import Cluster, ComputeNetwork
 from railwright.traffic.demand import Communicator
 
 
@@ -117,11 +120,50 @@ def test_mistakes_are_told_in_a_sentence(words, says):
 
 def test_engines_reduce_themselves_up_to_their_limit_and_leave_the_rest_to_nccl():
     on = machine(1)
-    small, large = (engine_all_reduce(on, size, "vllm") for size in (2.0**16, 2.0**24))
+    small, large = (engine_all_reduce(on, size, "vllm", 8) for size in (2.0**16, 2.0**24))
     assert small == custom_all_reduce(on.gpu, 8, 2.0**16)
     eight = [Communicator(np.arange(8, dtype=np.int32))]
     assert large.time == predict(on, "all_reduce", 2.0**24, eight).time
     assert "leaves it to NCCL" in large.notes[-1]
+
+
+def test_a_group_in_several_hosts_is_nccls():
+    # vLLM disables its own where in_the_same_node_as says no: of an NVL72 from the fifth GPU on
+    rack = Cluster(
+        servers=1,
+        server="gb200-nvl72",
+        compute=ComputeNetwork(family="rail-optimised", switch="qm9700", nics_per_tray=4),
+    )
+    on = Machine.of(rack, load_catalog(), NcclSettings())
+    assert [engine_group(on), engine_group(machine(1))] == [4, 8]
+    tray, eight = (engine_all_reduce(on, 2.0**16, "vllm", ranks) for ranks in (4, 8))
+    assert tray == custom_all_reduce(on.gpu, 4, 2.0**16)
+    world = [Communicator(np.arange(8, dtype=np.int32))]
+    assert eight.time == predict(on, "all_reduce", 2.0**16, world).time
+    assert eight.notes[-1].startswith("8 GPUs are in 2 hosts (operating systems) of 4")
+    for ranks in (0, 1, 73):
+        with pytest.raises(PlanError, match="over 2 to 72 GPUs of this cluster"):
+            engine_all_reduce(on, 2.0**16, "vllm", ranks)
+
+
+def test_perf_of_an_nvl72_is_over_a_tray(tmp_path):
+    study = tmp_path / "rack.yaml"
+    study.write_text(
+        "railwright: 1\nname: rack\ncluster:\n  servers: 1\n  server: gb200-nvl72\n"
+        "  compute: {family: rail-optimised, switch: qm9700, nics_per_tray: 4}\n"
+    )
+    ask = ("perf", "custom_all_reduce", "-c", str(study), "-b", "64K", "-e", "64K")
+    done = run(*ask)
+    assert done.exit_code == 0, done.output
+    assert ", 4 ranks" in done.output
+    assert ", 2 ranks" in run(*ask, "--gpus", "2").output
+    assert "where vllm leaves all-reduce to NCCL" in run(*ask, "--gpus", "8").output
+
+
+def test_a_number_of_gpus_is_of_an_engines_all_reduce_alone():
+    done = run("perf", "all_reduce", "-c", "rail-240", "--gpus", "8")
+    assert done.exit_code == 2
+    assert "--gpus 8: only custom_all_reduce" in done.output
 
 
 def test_perf_prints_an_engines_all_reduce():

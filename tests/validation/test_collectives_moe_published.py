@@ -1,16 +1,14 @@
-"""Published dispatch, combine and custom all-reduce times.
+"""Published dispatch and combine times.
 
 Sources: deepseek-ai/DeepEP README (V1, H800; V2, SM100), AIConfigurator's H100 table, uccl-project/uccl
-ep/README.md (H200 and B200 on EFA, MI300X), aws-samples DeepEP on H200; custom all-reduce: AIConfigurator's
-ranges on eight H100.  Band 25 % in time; the named misses are beyond it, each with its reason.
+ep/README.md (H200 and B200 on EFA, MI300X), aws-samples DeepEP on H200.
+Band 25 % in time; the named misses are beyond it, each with its reason.
 """
 
 import numpy as np
 import pytest
 
 from moe_records import PAGE, page, rows, unseen
-from railwright.catalog import find, load_catalog
-from railwright.collectives import custom_all_reduce
 from railwright.collectives.constants import load
 from railwright.measure.published.collectives import published
 from railwright.measure.published.moe import H100, MISSES, NOT_COMPARED, OWN, PORT, SETUPS
@@ -68,21 +66,6 @@ def test_the_error_bands_are_those_of_left_out_records(section, kernel, whose) -
     ratios = [1 / (1 + unseen(r)) for r in chosen if r.family == (PORT if whose == "port" else OWN)]
     band = load("moe.yaml")[section]["error"][whose]
     assert np.quantile(ratios, [0.1, 0.9]) == pytest.approx([band["low"], band["high"]], abs=0.011)
-
-
-@pytest.mark.parametrize(
-    ("size", "low", "high", "band"),
-    [
-        (16 * 2**10, 3.5e-6, 5e-6, (1.0, 1.0)),
-        (128 * 2**10, 6e-6, 8e-6, (1.0, 1.0)),
-        # a miss: 11.4 us where 13 to 26 were measured.  The upper end is what one shot would take (29 us):
-        # TensorRT-LLM has switched two shots off at times, for poor speed
-        (2**20, 13e-6, 26e-6, (0.85, 1.0)),
-    ],
-)
-def test_custom_all_reduce_of_eight_h100(size, low, high, band) -> None:
-    time = custom_all_reduce(find(load_catalog().gpus, "h100-sxm"), 8, size).time
-    assert low * band[0] <= time <= high * band[1]
 
 
 def test_the_page_prints_these_errors() -> None:

@@ -49,11 +49,15 @@ def perf(
     engine: Annotated[str, typer.Option("--engine", help=f"Whose {CUSTOM}: {', '.join(ENGINES)}.")] = ENGINES[
         0
     ],
+    gpus: Annotated[
+        int | None,
+        typer.Option("--gpus", help=f"Ranks of {CUSTOM}; else the most that it joins in one host."),
+    ] = None,
 ) -> None:
     """Predict a collective as nccl-tests prints it.
 
     Over all GPUs of the study, size by size, with NCCL's choice of algorithm and protocol, and the times
-    that 80 % of measurements lie between.  custom_all_reduce is over the GPUs of one server.
+    that 80 % of measurements lie between.  custom_all_reduce is over a tensor-parallel group of one host.
     """
     name = op_named(op)
     sizes = sizes_between(begin, end, factor)
@@ -68,14 +72,19 @@ def perf(
     if name == CUSTOM:
         if settings:
             raise RailwrightError(f"--compare: {CUSTOM} stays inside a server, whatever the study's network")
-        curve = _engine_curve(study, sizes, engine)
+        curve = _engine_curve(study, sizes, engine, gpus)
         typer.echo(
-            f"# railwright {__version__}: {engine}'s all-reduce predicted in one server of {study.name}, "
+            f"# railwright {__version__}: {engine}'s all-reduce predicted on {study.name}, "
             f"{curve.points[0].ranks} ranks"
         )
         for line in table(curve):
             typer.echo(line)
         return
+    if gpus is not None:
+        raise RailwrightError(
+            f"--gpus {gpus}: only {CUSTOM} is of a part of the cluster; {name} is over all GPUs of the "
+            "study: lower cluster.servers for fewer."
+        )
     asked = [study]
     for text, fields in zip(compare or (), settings, strict=True):
         asked.append(override(study, fields, name=f"--compare {text}"))
@@ -178,14 +187,15 @@ def _bands(curves: Sequence[Curve]) -> list[str]:
     return lines
 
 
-def _engine_curve(study: Study, sizes: Sequence[float], engine: str) -> Curve:
-    """An engine's all-reduce inside one server, and NCCL's from where the engine hands over."""
-    from railwright.collectives.custom import engine_all_reduce
+def _engine_curve(study: Study, sizes: Sequence[float], engine: str, gpus: int | None) -> Curve:
+    """An engine's all-reduce over GPUs of one host, and NCCL's where the engine hands over."""
+    from railwright.collectives.custom import engine_all_reduce, engine_group
     from railwright.study.evaluate import Workshop
     from railwright.study.result import Curve
 
     machine = Workshop.of(study).machine(study)
-    return Curve(CUSTOM, engine, tuple(engine_all_reduce(machine, size, engine) for size in sizes))
+    ranks = engine_group(machine, engine) if gpus is None else gpus
+    return Curve(CUSTOM, engine, tuple(engine_all_reduce(machine, size, engine, ranks) for size in sizes))
 
 
 def _row(point: CollectivePrediction) -> str:

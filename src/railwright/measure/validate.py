@@ -10,6 +10,7 @@ from itertools import chain
 from railwright.errors import RailwrightError, among
 from railwright.measure.published.collectives import collective_rows
 from railwright.measure.published.counts import design_rows, parameter_rows
+from railwright.measure.published.custom import custom_rows
 from railwright.measure.published.effects import effect_rows
 from railwright.measure.published.moe import moe_rows
 from railwright.measure.serving import bars as serving_bars
@@ -21,7 +22,7 @@ from railwright.measure.training.replay import memory_rows, records, training_ro
 FAMILIES: dict[str, Callable[[], Iterator[Row | Skipped]]] = {
     "designs": design_rows,
     "models": parameter_rows,
-    "collectives": lambda: chain(collective_rows(), moe_rows()),
+    "collectives": lambda: chain(collective_rows(), moe_rows(), custom_rows()),
     "effects": effect_rows,
     "training": lambda: chain(memory_rows(), training_rows()),
     "serving": serving_rows,

@@ -1,4 +1,4 @@
-"""Published dispatch, combine and custom all-reduce times replayed, with each record left out beside it."""
+"""Published dispatch and combine times replayed, with each record left out beside it."""
 
 from __future__ import annotations
 
@@ -7,21 +7,20 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib import resources
-from math import sqrt
 from typing import Any
 
 import numpy as np
 
 from railwright.catalog import find, load_catalog
-from railwright.collectives import Machine, NcclSettings, custom_all_reduce, predict_dispatch
+from railwright.collectives import Machine, NcclSettings, predict_dispatch
 from railwright.collectives.constants import load
 from railwright.collectives.moe_kernels import moe_facts
 from railwright.measure.table import Row, Skipped
 from railwright.spec.study import Cluster, ComputeNetwork
 from railwright.traffic.demand import Communicator
 
-OWN, PORT, CUSTOM = "dispatch, DeepEP", "dispatch, UCCL-EP", "custom all-reduce"
-"""Families: DeepEP's own software, another library of its interface, kernels of inference engines."""
+OWN, PORT = "dispatch, DeepEP", "dispatch, UCCL-EP"
+"""Families: DeepEP's own software, another library of its interface."""
 HIDDEN, TOPK, EXPERTS = 7168, 8, 256
 NOT_COMPARED = {
     "deepseek-profile-train": "kernels overlapped with compute inside a training step",
@@ -62,8 +61,6 @@ MISSES = {
     ("ucclep-b200-efa-lowlat", "deepep-low-latency combine, EP16"): _EFA16,
 }  # fmt: skip
 """Values more than a quarter off in time, and why as far as it is known."""
-CUSTOM_RANGES = {16 * 2**10: (3.5e-6, 5e-6), 128 * 2**10: (6e-6, 8e-6), 2**20: (13e-6, 26e-6)}
-"""Custom all-reduce of eight H100 over engines: size [byte] -> range [s], computed from AIConfigurator."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +88,7 @@ class Case:
 
 
 def moe_rows() -> Iterator[Row | Skipped]:
-    """Every published dispatch and combine as a time, ours with and without its record; custom all-reduce."""
+    """Every published dispatch and combine as a time, ours with and without its record."""
     unseen = left_out()
     for case in cases():
         ours, measured = timed(case, moe_facts())
@@ -99,13 +96,6 @@ def moe_rows() -> Iterator[Row | Skipped]:
         what = f"{case.kernel} {case.what}"
         reason = MISSES.get((case.record, what), "")
         yield Row(case.family, case.record, what, ours, measured, "s", case.source, reason, left_out=other)
-    gpu = find(load_catalog().gpus, "h100-sxm")
-    for size, (low, high) in CUSTOM_RANGES.items():
-        ours = custom_all_reduce(gpu, 8, float(size)).time
-        what = f"8 H100, {size:,} B, middle of {low * 1e6:g} to {high * 1e6:g} us over engines"
-        reason = "some engines take one shot there, which we put at 29 us" if size == 2**20 else ""
-        source = "AIConfigurator's op tables"
-        yield Row(CUSTOM, "custom-ar-h100x8", what, ours, sqrt(low * high), "s", source, reason)
     for record, why in NOT_COMPARED.items():
         yield Skipped(OWN, record, why)
 
