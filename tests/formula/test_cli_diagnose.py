@@ -119,6 +119,51 @@ def test_burn_in_of_racks_runs_on_their_trays(tmp_path):
     assert "server-01-tray-18" in (tmp_path / "b" / "3-pairs" / "hosts").read_text()
 
 
+def small(tmp_path, server: str, servers: int, routing: str = "adaptive"):
+    """(what `burnin` says, the pages it writes) of servers around one switch."""
+    study = tmp_path / "s.yaml"
+    switch = "sn5600-400g" if servers > 32 else "qm9700"
+    family = "fat-tree" if servers > 32 else "single-switch"
+    study.write_text(
+        f"railwright: 1\nname: small\ncluster: {{servers: {servers}, server: {server}, compute: "
+        f"{{family: {family}, switch: {switch}, routing: {routing}}}}}\n"
+    )
+    done = run("burnin", study, "--out", tmp_path / "b")
+    page = tmp_path / "b" / "plan.md"
+    return done, page.read_text() if page.exists() else ""
+
+
+def test_a_single_gpu_has_no_acceptance_plan_and_nothing_is_written(tmp_path):
+    # "0 tests in 0 stages" was written and called a plan
+    done, page = small(tmp_path, "gh200-1", 1)
+    assert done.exit_code == 2
+    assert "cluster.servers: An acceptance plan is of collectives and of pairs of NICs" in done.output
+    assert "`dcgmi diag -r 3` and `nvbandwidth`" in done.output
+    assert not page
+    assert not (tmp_path / "b").exists()
+
+
+@pytest.mark.parametrize(
+    ("server", "servers", "routing", "says"),
+    [
+        ("dgx-h100", 1, "adaptive", "need a second server: no test crosses a NIC"),
+        ("gh200-1", 4, "adaptive", "a server has one GPU, so stage 1-node has no collective"),
+        ("dgx-h100", 40, "ecmp", "no all-to-all over more than 256 GPUs: under ecmp routing"),
+    ],
+)
+def test_kinds_of_tests_that_a_cluster_has_no_place_for_are_named(tmp_path, server, servers, routing, says):
+    done, page = small(tmp_path, server, servers, routing)
+    assert done.exit_code == 0, done.output
+    assert says in done.output
+    assert says in page
+
+
+def test_gpus_of_amd_are_tested_by_their_own_tools(tmp_path):
+    _, page = small(tmp_path, "mi300x-8", 2)
+    assert "First on every node: `rvs`" in page
+    assert "dcgmi" not in page
+
+
 def test_burn_in_of_static_routes_says_how_often_each_spine_is_crossed(tmp_path):
     study = tmp_path / "s.yaml"
     run("init", study, "-t", "superpod-h100")

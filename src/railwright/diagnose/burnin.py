@@ -18,6 +18,7 @@ from railwright.collectives.prediction import Op
 from railwright.diagnose.elements import Elements
 from railwright.diagnose.paths import Routing
 from railwright.diagnose.schedule import Round, rounds
+from railwright.errors import PlanError
 from railwright.fabric.graph import Fabric, Kind, Role
 from railwright.network.routing.paths import find_routes
 from railwright.traffic.demand import Communicator, Traffic
@@ -28,6 +29,8 @@ PLATEAU = float(8 * 2**30)
 """Size of the tests: large enough that bandwidth, not latency, decides [byte]."""
 ONE_BY_ONE = 256
 """Most ranks of an all-to-all whose messages are solved one by one; under adaptive routing none are."""
+INSIDE = {"amd": "`rvs` (ROCm Validation Suite) and `rocm-bandwidth-test`"}
+"""What tests a node's GPUs and their memory, by their vendor; of the others `dcgmi` and `nvbandwidth`."""
 PAIR_PASS = 0.9
 """Part of the line rate that a pair test must reach: perftest reaches 0.97-0.98 of it (estimated)."""
 
@@ -66,22 +69,31 @@ class Burnin:
     plan     rounds of pair tests across leaves
     spines   spine -> number of pair tests of the plan that certainly cross it; empty where paths are hashed
     notes    what the plan cannot prove
+    inside   what is run on every node before all else
     """
 
     checks: tuple[Check, ...]
     plan: tuple[Round, ...]
     spines: dict[str, int]
     notes: tuple[str, ...]
+    inside: str
 
 
 def burnin(machine: Machine, elements: Elements, routing: Routing, pair_rounds: int = 4) -> Burnin:
     """The acceptance plan on a fabric: each node, each rail under its leaf, pairs of leaves, spines, rings.
 
-    Raises PlanError where the fabric cannot carry a test.
+    A kind of test that this cluster has no place for is named in a note.
+    Raises PlanError where the fabric cannot carry a test, and for a cluster of one GPU, which has none.
     """
     fabric = machine.network.fabric
+    if fabric.num_gpus < 2:
+        raise PlanError(
+            "An acceptance plan is of collectives and of pairs of NICs, and this cluster is a single GPU: "
+            f"test it from inside, by {_inside(machine)}, or raise cluster.servers.",
+            "cluster.servers",
+        )
     checks = [*_nodes(machine), *_rails(machine), *_rings(machine)]
-    notes: list[str] = []
+    notes = _without(machine, checks)
     plan: list[Round] = []
     spines: dict[str, int] = {}
     if fabric.num_servers > 1:
@@ -100,7 +112,40 @@ def burnin(machine: Machine, elements: Elements, routing: Routing, pair_rounds: 
             )
     order = {name: i for i, name in enumerate(("1-node", "2-leaf", "3-pairs", "4-rings"))}
     checks.sort(key=lambda c: (order[c.stage], len(c.servers), c.name))
-    return Burnin(tuple(checks), tuple(plan), spines, tuple(notes))
+    return Burnin(tuple(checks), tuple(plan), spines, tuple(notes), _inside(machine))
+
+
+def _without(machine: Machine, checks: Sequence[Check]) -> list[str]:
+    """Kinds of tests that the plan does not have, each with the reason."""
+    fabric = machine.network.fabric
+    stages = {check.stage for check in checks}
+    if fabric.num_servers == 1:
+        return [
+            "stages 2-leaf, 3-pairs and 4-rings need a second server: no test crosses a NIC, a cable or the "
+            "switch; run `ib_write_bw` between the server's own NICs"
+        ]
+    found = []
+    if "1-node" not in stages:
+        found.append(f"a server has one GPU, so stage 1-node has no collective: run {_inside(machine)} there")
+    if "2-leaf" not in stages:
+        found.append("no two servers share all their leaves, so stage 2-leaf has no test")
+    if not _all_to_all(machine, fabric.num_gpus):
+        found.append(
+            f"stage 4-rings has no all-to-all over more than {ONE_BY_ONE} GPUs: under "
+            f"{machine.network.routing} routing its messages are solved one by one"
+        )
+    return found
+
+
+def _inside(machine: Machine) -> str:
+    """What tests a node without the others."""
+    gpus = INSIDE.get(machine.gpu.vendor, "`dcgmi diag -r 3` and `nvbandwidth`")
+    return f"{gpus}, and `ib_write_bw` on its own NICs"
+
+
+def _all_to_all(machine: Machine, ranks: int) -> bool:
+    """Whether an all-to-all over so many GPUs is predicted."""
+    return machine.network.routing == "adaptive" or ranks <= ONE_BY_ONE
 
 
 def _nodes(machine: Machine) -> list[Check]:
@@ -148,7 +193,7 @@ def _rings(machine: Machine) -> list[Check]:
         members = np.unique(np.linspace(0, fabric.num_servers - 1, count).astype(int)).tolist()
         ranks = len(members) * fabric.gpus_per_server
         for op in ("all_reduce", "all_to_all"):
-            if op == "all_to_all" and machine.network.routing != "adaptive" and ranks > ONE_BY_ONE:
+            if op == "all_to_all" and not _all_to_all(machine, ranks):
                 continue
             expected = _predicted(machine, op, members)
             name = f"ring-{count:04d}-{op.replace('_', '-')}"

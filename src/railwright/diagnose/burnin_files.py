@@ -95,7 +95,7 @@ def _page(plan: Burnin, title: str) -> str:
         out += [f"## {stage}", "", what, ""]
         if stage == "1-node":
             out += [
-                "First on every node: `dcgmi diag -r 3`, `nvbandwidth`, `ib_write_bw` on its own NICs.",
+                f"First on every node: {plan.inside}.",
                 "",
             ]
         out += [
