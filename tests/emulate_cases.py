@@ -26,14 +26,19 @@ FAMILIES = {
     "dual-plane": ("mi250x-4", 4, "dual-plane", "servers_per_group: 2, tiers: 2"),
     "one NIC for four GPUs": ("workstation-4x-l40s", 3, "single-switch", ""),
 }  # fmt: skip
-SWITCH = {"rack-rails": "q3400-ra", "dual-plane": "qm8700"}
+SWITCH = {
+    "hgx-h100": "qm8700",
+    "mi250x-4": "slingshot-64",
+    "gb300-nvl72": "q3400-ra",
+    "workstation-4x-l40s": "qm8700",
+}
 
 
 @cache
 def network(family: str, routing: str = "adaptive") -> Network:
     """A small cluster of a family."""
     server, servers, name, more = FAMILIES[family]
-    return _network(server, servers, name, more, routing, SWITCH.get(family, "qm8700"))
+    return _network(server, servers, name, more, routing, SWITCH[server])
 
 
 @cache
@@ -41,7 +46,7 @@ def sixteen(family: str, oversubscription: float) -> Network:
     """The study of the documentation: 4 servers of 4 GPUs."""
     groups = 4 if family == "rail-optimised" else 1
     more = f"servers_per_group: {groups}, tiers: 2, oversubscription: {oversubscription}"
-    return _network("mi250x-4", 4, family, more, "adaptive", "qm8700")
+    return _network("mi250x-4", 4, family, more, "adaptive", SWITCH["mi250x-4"])
 
 
 def _network(server: str, servers: int, family: str, more: str, routing: str, switch: str) -> Network:

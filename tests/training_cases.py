@@ -109,10 +109,10 @@ MIXED = replace(
 
 @cache
 def machine(servers: int = 4, pxn: bool = True, server: str = "dgx-h100") -> Machine:
-    """A rail-optimised cluster of 8-GPU servers."""
-    cluster = Cluster(
-        servers=servers, server=server, compute=ComputeNetwork(family="rail-optimised", switch="qm9700")
-    )
+    """A rail-optimised cluster of 8-GPU servers, those of AWS on Ethernet."""
+    switch = "th4-400g" if server.startswith("aws") else "qm9700"
+    network = ComputeNetwork(family="rail-optimised", switch=switch)
+    cluster = Cluster(servers=servers, server=server, compute=network)
     return Machine.of(cluster, load_catalog(), NcclSettings(pxn=pxn))
 
 

@@ -96,7 +96,8 @@ def test_a_study_that_cannot_be_priced(tmp_path, money, options, said):
 
 def test_a_server_nobody_priced(tmp_path):
     study = tmp_path / "study.yaml"
-    study.write_text(template("rail-240").replace("dgx-h100", "mi355x-8"))
+    text = template("rail-240").replace("dgx-h100", "mi355x-8")
+    study.write_text(text.replace("switch: qm9700", "switch: th4-400g"))
     done = CliRunner().invoke(app, ["cost", str(study)])
     assert done.exit_code == 2
     assert "item: server/mi355x-8" in done.output

@@ -138,19 +138,6 @@ def test_one_generation_between_nic_and_switch_is_a_choice(network):
     assert not told(servers=2, **network)
 
 
-def plugged(server: str, servers: int = 2, **network) -> list[str]:
-    compute = ComputeNetwork(**{"family": "fat-tree", "switch": "qm9700", **network})
-    return [t for _, t in fabric.doubts(Cluster(servers=servers, server=server, compute=compute), CATALOG)]
-
-
-def test_an_ethernet_nic_on_an_infiniband_switch_is_doubted():
-    """MI350X with their Ethernet adapters on Quantum-2 were 'correct': a purchase that cannot be cabled."""
-    (found,) = plugged("mi350x-8")
-    assert found.startswith("NIC 'pollara-400' speaks Ethernet only, and switch 'qm9700' is InfiniBand")
-    assert not plugged("mi350x-8", switch="th5-400g")
-    assert not plugged("mi350x-8", servers=1), "nothing crosses it"
-
-
 def test_nics_that_no_gpu_sends_through_are_told_with_what_would_be_meant(tmp_path):
     """Twice the NICs were cables and switches that changed no prediction, and nothing said so."""
     own = tmp_path / "own.yaml"
@@ -170,26 +157,6 @@ def test_nics_that_no_gpu_sends_through_are_told_with_what_would_be_meant(tmp_pa
     assert not fabric.doubts(pair, meant)
     assert fabric.count(fabric.build(pair, meant), meant).node_leaf == 8 * 16
     assert not fabric.doubts(asked.model_copy(update={"servers": 1}), catalog), "nothing crosses it"
-
-
-def test_any_switch_stands_for_those_that_only_the_maker_of_a_nic_has():
-    """EFA's and Slingshot's switches are no parts of the catalogue."""
-    assert not plugged("aws-p5")
-    assert not plugged("mi250x-4")
-
-
-def test_switches_of_both_protocols_in_one_network_are_doubted():
-    assert plugged("dgx-h100", tiers=2, spine_switch="th5-400g") == [
-        "spine_switch 'th5-400g' is Ethernet, and switch 'qm9700' InfiniBand: they cannot be cabled together."
-    ]
-    assert not plugged("dgx-h100", tiers=2, spine_switch="qm9790")
-
-
-def test_an_infiniband_storage_network_of_servers_with_ethernet_nics_has_ports_of_its_own():
-    storage = ServiceNetwork(family="single-switch", switch="qm8700")
-    compute = ComputeNetwork(family="fat-tree", switch="th5-400g")
-    asked = Cluster(servers=2, server="mi350x-8", compute=compute, storage=storage)
-    assert not fabric.doubts(asked, CATALOG)
 
 
 def test_networks_beside_compute_are_doubted_by_the_rate_that_is_written():

@@ -167,7 +167,7 @@ def test_a_hopper_gpu_behind_a_connectx_8_keeps_its_own_slot(tmp_path):
 
 
 def test_a_cable_runs_at_its_slower_end():
-    slow_spine = built(8, family="fat-tree", servers_per_group=4, switch="sn5600", spine_switch="qm9700")
+    slow_spine = built(8, family="fat-tree", servers_per_group=4, switch="sn5600", spine_switch="sn5400")
     assert (slow_spine.rate[slow_spine.role == Role.NODE_LEAF] == 50e9).all()
     assert (slow_spine.rate[slow_spine.role == Role.LEAF_SPINE] == 50e9).all()
     fast_leaf = built(16, family="fat-tree", servers_per_group=4, switch="sn5600")
@@ -186,10 +186,10 @@ def test_optics_are_two_per_cable_that_copper_does_not_reach():
 
 
 def test_switches_whose_power_no_source_gives_are_counted_beside_the_sum():
-    """30 servers under 8 leaves of 1,720 W and 4 spines of a switch without a figure."""
-    f = built(30, family="rail-optimised", spine_switch="sn5400")
+    """30 servers under 8 leaves of 1,800 W and 4 spines of a switch without a figure."""
+    f = built(30, family="rail-optimised", switch="th4-400g", spine_switch="sn5400")
     c = fabric.count(f, CATALOG)
-    assert c.switch_power == 8 * 1720
+    assert c.switch_power == 8 * 1800
     assert c.unrated == 4
 
 

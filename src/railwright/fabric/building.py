@@ -8,7 +8,15 @@ from dataclasses import replace
 from railwright.catalog import find
 from railwright.catalog.parts import Catalog, Server
 from railwright.errors import PlanError, nearest
-from railwright.fabric import dual_plane, fat_tree, rack_rails, rail_only, rail_optimised, single_switch
+from railwright.fabric import (
+    dual_plane,
+    fat_tree,
+    rack_rails,
+    rail_only,
+    rail_optimised,
+    single_switch,
+    speaking,
+)
 from railwright.fabric.director import expand_directors
 from railwright.fabric.faults import with_study_faults
 from railwright.fabric.graph import Fabric
@@ -52,6 +60,7 @@ def wired(asked: Order, catalog: Catalog) -> Fabric:
 
     Raises PlanError for a fabric that cannot work.
     """
+    speaking.check(asked, catalog)
     fabric = wire(asked, size(asked))
     if not asked.network.expand_directors:
         return fabric

@@ -1,6 +1,5 @@
 """What is legal of a network and probably not what was meant: fields that do nothing in the fabric they make,
-switches many times slower than the NICs on them, parts that speak different protocols, and NICs that no GPU
-sends through."""
+switches many times slower than the NICs on them, and NICs that no GPU sends through."""
 
 from __future__ import annotations
 
@@ -22,8 +21,6 @@ MISMATCH = 4.0
 """A NIC at least this many times as fast as its switch port is told of: two generations of either.  One
 generation (400 Gb/s NICs on ports of 200) is a choice that people make for its price."""
 
-SPOKEN = {"infiniband": "InfiniBand", "ethernet": "Ethernet"}
-
 OF_SPINES = ("oversubscription", "spines", "spare_spines", "spine_switch")
 """Fields that only a second tier has a use for."""
 
@@ -32,10 +29,9 @@ OF_CORES = ("groups_per_pod", "core_oversubscription", "cores", "core_switch")
 
 
 def doubts(cluster: Cluster, catalog: Catalog) -> tuple[Doubt, ...]:
-    """All doubts about the networks of a cluster: `slow_ports`, `foreign`, `unused`, then `idle`."""
+    """All doubts about the networks of a cluster: `slow_ports`, `unused`, then `idle`."""
     return (
         *slow_ports(cluster, catalog),
-        *foreign(cluster, catalog),
         *unused(cluster, catalog),
         *idle(cluster, catalog),
     )
@@ -51,19 +47,6 @@ def slow_ports(cluster: Cluster, catalog: Catalog) -> tuple[Doubt, ...]:
         port = asked.leaf.rate / asked.network.breakout
         if asked.servers > 1 and asked.nic.rate >= MISMATCH * port:
             found.append((section, _too_slow(asked, port)))
-    return tuple(found)
-
-
-def foreign(cluster: Cluster, catalog: Catalog) -> tuple[Doubt, ...]:
-    """A doubt about each network whose parts cannot talk: an Ethernet NIC on an InfiniBand switch, or
-    switches of both in one network.  Bandwidths are predicted all the same.
-
-    Nothing crosses the network of one machine, whatever its switch.
-    """
-    found: list[Doubt] = []
-    for section, asked in _orders(cluster, catalog):
-        if asked.servers > 1:
-            found += ((section, text) for text in _foreign(asked))
     return tuple(found)
 
 
@@ -127,22 +110,6 @@ def _unused(asked: Order) -> str:
         f"{show_rate(each * nic.pcie_bandwidth)}}}}}, and servers: {{ours: {{like: {server.name}, nic: own, "
         f"nics: {server.gpus}}}}}."
     )
-
-
-def _foreign(asked: Order) -> Iterator[str]:
-    nic, leaf = asked.nic, asked.leaf
-    if not nic.speaks(leaf.technology):
-        yield (
-            f"NIC '{nic.name}' speaks {SPOKEN[nic.technology]} only, and switch '{leaf.name}' is "
-            f"{SPOKEN[leaf.technology]}: they cannot be cabled together; name another switch, or a server "
-            "with other NICs (`railwright catalog list switches`, `railwright catalog list nics`)."
-        )
-    for field, switch in (("spine_switch", asked.spine), ("core_switch", asked.core)):
-        if getattr(asked.network, field) is not None and switch.technology != leaf.technology:
-            yield (
-                f"{field} '{switch.name}' is {SPOKEN[switch.technology]}, and switch '{leaf.name}' "
-                f"{SPOKEN[leaf.technology]}: they cannot be cabled together."
-            )
 
 
 def _idle(asked: Order, plan: Plan) -> Iterator[str]:

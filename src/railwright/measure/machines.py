@@ -86,7 +86,8 @@ def published_machine(
         server = replace(server, nic=catalog.servers[EFA_SERVERS.get(gpu, "aws-p5")].nic)
     if nics is not None:
         server = replace(server, nics=nics)
-    nic = catalog.nics[server.nic]
+    # No record names its switches: the usual ones stand for those of any protocol.
+    nic = replace(catalog.nics[server.nic], technology="both")
     if nic_gbps is not None:
         nic = _at_rate(nic, nic_gbps * 1e9 / 8 * server.gpus / server.nics / nic.ports)
         server = replace(server, nic=nic.name)

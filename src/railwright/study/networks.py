@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import chain
 
 from railwright.catalog import load_catalog
-from railwright.fabric.doubting import Doubt, foreign, idle, slow_ports, unused
+from railwright.fabric.doubting import Doubt, idle, slow_ports, unused
 from railwright.spec import override
 from railwright.spec.study import Study
 
@@ -20,7 +20,7 @@ def network_doubts(study: Study) -> tuple[str, ...]:
     changed = [(v.name, override(study, v.set)) for v in (*study.variants, *study.sensitivity)]
     for name, one in [("", study), *changed]:
         catalog = load_catalog(one.catalog)
-        always = slow_ports(one.cluster, catalog), foreign(one.cluster, catalog), unused(one.cluster, catalog)
+        always = slow_ports(one.cluster, catalog), unused(one.cluster, catalog)
         for doubt in chain(*always):
             found.setdefault(doubt, name)
         if not _leaves_spines_out(one, study):
