@@ -51,11 +51,14 @@ def case(name: str, study: Path, pattern: str, pxn: bool, changes: dict, k: int,
     print(f"{name:<48} {counts} {cpu:>7.1f} {wall:>7.1f} {memory:>7.0f}", flush=True)
 
 
+RAILS_96 = {"cluster.servers": 12, "cluster.compute.servers_per_group": 6, "jobs": []}
+
 CASES = [
     ("240 GPUs, rails, all-to-all, PXN", EXAMPLE, "all-to-all", True, {}, 1, False),
     ("the same, alone", EXAMPLE, "all-to-all", True, {}, 1, True),
     ("240 GPUs, rails, ring", EXAMPLE, "ring", True, {}, 1, False),
     ("240 GPUs, rails, tree", EXAMPLE, "tree", True, {}, 1, False),
+    ("96 GPUs, rails, any two, PXN", EXAMPLE, "all-to-all", True, RAILS_96, 2, False),
     ("240 GPUs, rails, any two, no PXN", EXAMPLE, "all-to-all", False, {}, 2, False),
     ("1,024 GPUs, rails", EXAMPLE, "all-to-all", True, {"cluster.servers": 128, "jobs": []}, 1, False),
     ("32,768 GPUs, 3 tiers, PXN", CLOS, "all-to-all", True, {}, 1, False),

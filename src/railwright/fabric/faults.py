@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,7 +39,7 @@ def apply_faults(fabric: Fabric, faults: Sequence[Fault], left_out: Sequence[int
     capacity = _after(fabric, faults)
     notes = [f"fault: {f.element} {f.state}" for f in faults]
     broken = replace(fabric, capacity=capacity)
-    if (parts := _parts(broken)) > (before := _parts(fabric)):
+    if _between(broken) != _between(fabric) and (parts := _parts(broken)) > (before := _sound_parts(fabric)):
         notes.append(
             f"the switches now fall into {parts} parts instead of {before}: GPUs under different parts reach "
             "each other only through the scale-up domain of a server (PXN), or not at all"
@@ -138,6 +139,18 @@ def _left(fault: Fault) -> float:
 
 
 def _cables_of(fabric: Fabric, fault: Fault) -> Ints:
+    """The cables that a fault strikes, kept for each fabric: sets of failures share their elements."""
+    kept = _STRUCK.setdefault(fabric, {})
+    key = fault.element, fault.state
+    if key not in kept:
+        kept[key] = _struck(fabric, fault)
+    return kept[key]
+
+
+_STRUCK: WeakKeyDictionary[Fabric, dict[tuple[str, str], Ints]] = WeakKeyDictionary()
+
+
+def _struck(fabric: Fabric, fault: Fault) -> Ints:
     devices, port = find_devices(fabric, fault.element)
     at_a, at_b = np.isin(fabric.a, devices), np.isin(fabric.b, devices)
     if port:
@@ -147,6 +160,22 @@ def _cables_of(fabric: Fabric, fault: Fault) -> Ints:
     if len(devices) > 1 and fault.state == "slow":
         touched &= fabric.role == Role.NODE_LEAF
     return np.flatnonzero(touched).astype(np.int32)
+
+
+def _sound_parts(fabric: Fabric) -> int:
+    """`_parts` of a fabric before its faults, kept for it."""
+    if fabric not in _PARTS:
+        _PARTS[fabric] = _parts(fabric)
+    return _PARTS[fabric]
+
+
+_PARTS: WeakKeyDictionary[Fabric, int] = WeakKeyDictionary()
+
+
+def _between(fabric: Fabric) -> bytes:
+    """Which cables between switches are alive: while these are, the switches fall into no more parts."""
+    alive = np.minimum(fabric.capacity[0::2], fabric.capacity[1::2]) > 0
+    return (alive & (fabric.role >= Role.LEAF_SPINE)).tobytes()
 
 
 def _parts(fabric: Fabric) -> int:

@@ -219,7 +219,7 @@ def _every_finish(compiled: bool | None = None) -> Finisher:
 def _last_finish(routes: Routes, size: Floats, capacity: Floats, load: Floats) -> Finishes:
     """Bounds of all finishes where they prove the last; else the finishes themselves."""
     least = busiest_time(load, capacity)
-    latest = first_latest(routes, size, capacity)
+    latest = first_latest(routes, size, capacity, load)
     if latest.max(initial=0.0) <= least * (1 + SAME):
         return np.minimum(latest, least), f"{PROVEN} ({len(size):,} demands)", True
     merged = _system(routes, size, capacity, load, several=True)

@@ -43,13 +43,17 @@ def busiest_time(load: Floats, capacity: Floats) -> float:
     return float(np.max(load[live] / capacity[live], initial=0.0))
 
 
-def first_latest(routes: Routes, size: Floats, capacity: Floats) -> Floats:
+def first_latest(routes: Routes, size: Floats, capacity: Floats, load: Floats | None = None) -> Floats:
     """By when each demand has finished if all others sent all the time. (F,) [s]
 
     size      (F,) [byte]
     capacity  (L,) [byte/s]
+    load      (L,) what each link carries, where it is known: of demands of one size it tells how many [byte]
     """
-    crowd = routes.carried((size > 0).astype(np.float64), len(capacity))
+    if load is not None and len(size) and size.min() == size.max() > 0:
+        crowd = load / size[0]
+    else:
+        crowd = routes.carried((size > 0).astype(np.float64), len(capacity))
     each = np.divide(crowd, capacity, out=np.zeros(len(capacity)), where=capacity > 0)
     latest: Floats = size * routes.worst(each)
     return latest

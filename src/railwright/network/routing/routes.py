@@ -56,7 +56,13 @@ class Routes:
         return replace(self, link=number[self.link], spread_link=number[self.spread_link]), crossed
 
     def carried(self, size: Floats, num_links: int) -> Floats:
-        """(L,) sum over demands of size times the fraction that crosses each link; `size` is (F,)."""
+        """(L,) sum over demands of size times the fraction that crosses each link; `size` is (F,).
+
+        Demands of one size are counted and then weighed: a count does not round.
+        """
+        if len(size) and size[0] != 1.0 and size.min() == size.max():
+            counted: Floats = size[0] * self.carried(np.ones(len(size)), num_links)
+            return counted
         whole = add_up(self.link, np.repeat(size, np.diff(self.ptr)), num_links)
         on = self.spread >= 0
         per_spread = add_up(self.spread[on], size[on], self.num_spreads)
@@ -65,13 +71,9 @@ class Routes:
 
     def worst(self, amount: Floats) -> Floats:
         """(F,) the largest of a per-link amount (L,), at least 0, over all links that each demand uses."""
-        largest = np.zeros(len(self))
-        np.maximum.at(largest, np.repeat(np.arange(len(self)), np.diff(self.ptr)), amount[self.link])
+        largest = _largest(amount[self.link], self.ptr)
         on = self.spread >= 0
-        each = np.zeros(self.num_spreads)
-        np.maximum.at(
-            each, np.repeat(np.arange(self.num_spreads), np.diff(self.spread_ptr)), amount[self.spread_link]
-        )
+        each = _largest(amount[self.spread_link], self.spread_ptr)
         largest[on] = np.maximum(largest[on], each[self.spread[on]])
         return largest
 
@@ -93,6 +95,15 @@ class Routes:
             link[place] = self.spread_link[source]
             weight[place] = self.spread_weight[source]
         return ptr, link, weight
+
+
+def _largest(amount: Floats, ptr: Longs) -> Floats:
+    """(rows,) the largest of each row, at least 0."""
+    largest = np.zeros(len(ptr) - 1)
+    filled = ptr[1:] > ptr[:-1]
+    if filled.any():
+        largest[filled] = np.maximum(np.maximum.reduceat(amount, ptr[:-1][filled]), 0.0)
+    return largest
 
 
 def along(routes: Routes, amount: Floats) -> Floats:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakValueDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -93,7 +93,20 @@ class ShortestPaths:
 
 @per_fabric
 def switch_graph(fabric: Fabric) -> SwitchGraph:
-    """The graph among switches plus the NICs with several live cables either way; kept per fabric."""
+    """The graph among switches plus the NICs with several live cables either way; kept per fabric.
+
+    Fabrics that differ elsewhere (a dead NIC, a slow cable to one) share one graph, and so its paths.
+    """
+    graph = _graph(fabric)
+    arrays = (graph.device, graph.tier, graph.link, graph.capacity, graph.tail, graph.head, graph.first)
+    content = hashlib.blake2b(b"|".join(array.tobytes() for array in arrays), digest_size=16).digest()
+    return _GRAPHS.setdefault(content, graph)
+
+
+_GRAPHS: WeakValueDictionary[bytes, SwitchGraph] = WeakValueDictionary()
+
+
+def _graph(fabric: Fabric) -> SwitchGraph:
     tail = np.stack([fabric.a, fabric.b], axis=1).reshape(-1)
     head = np.stack([fabric.b, fabric.a], axis=1).reshape(-1)
     live = np.flatnonzero((fabric.capacity > 0) & (np.repeat(fabric.role, 2) >= Role.NODE_LEAF))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -257,14 +258,25 @@ def _delivered(fabric: Fabric, sent: Traffic) -> Flags:
     return at_home | meets[reach[out], reach[into]]
 
 
+@lru_cache(maxsize=256)
+def _parts(devices: int, lower: bytes, upper: bytes) -> Longs:
+    """(devices,) part of the network that each is in, by the ends of the cables between switches.
+
+    Most failures leave these as they were.
+    """
+    a, b = np.frombuffer(lower, np.int32), np.frombuffer(upper, np.int32)
+    joined = coo_array((np.ones(len(a)), (a, b)), shape=(devices, devices))
+    part: Longs = connected_components(csr_array(joined), directed=False)[1]
+    return part
+
+
 @per_fabric
 def _reach(fabric: Fabric) -> tuple[Longs, Flags]:
     """(N,) signature of each NIC, and whether two signatures have a part in common."""
     alive = np.minimum(fabric.capacity[0::2], fabric.capacity[1::2]) > 0
     between = alive & (fabric.role >= Role.LEAF_SPINE)
     n = fabric.num_devices
-    joined = coo_array((np.ones(int(between.sum())), (fabric.a[between], fabric.b[between])), shape=(n, n))
-    _, part = connected_components(csr_array(joined), directed=False)
+    part = _parts(n, fabric.a[between].tobytes(), fabric.b[between].tobytes())
     down = alive & (fabric.role == Role.NODE_LEAF)
     _, column = np.unique(part[fabric.b[down]], return_inverse=True)
     nics = fabric.devices(Kind.NIC)

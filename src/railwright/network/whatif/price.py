@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -24,6 +25,7 @@ from railwright.network.whatif.pattern import (
     undeliverable,
 )
 from railwright.spec.study import Fault
+from railwright.traffic import Groups, Traffic
 
 SAME = 1e-9
 """Slowdowns this close to 1 are none: rounding."""
@@ -64,7 +66,7 @@ def healthy(network: Network, pattern: Pattern) -> Priced:
             f"the pattern '{pattern.name}' sends nothing: none of its groups has two ranks; "
             "name a larger group"
         )
-    solution = solve(network, sent)
+    solution = solve(network, sent, "last")
     if not solution.time > 0:
         raise PlanError(f"the pattern '{pattern.name}' takes no time on this fabric, so nothing can slow it")
     return Priced(solution.time, 0, 0, 0, solution, network.fabric)
@@ -77,11 +79,24 @@ def price(network: Network, pattern: Pattern, failed: Sequence[Element]) -> Pric
     lost = ranks(fabric, pattern) - ranks(fabric, pattern, gone)
     stays = ~np.isin(fabric.server[: fabric.num_gpus], gone)
     moved = int(np.count_nonzero((broken.nic_of_gpu != fabric.nic_of_gpu) & stays))
-    sent = demands(broken, pattern, gone)
+    # Who sends to whom through whom hangs on the ranks and their NICs, not on what links still carry.
+    untouched = not gone and broken.nic_of_gpu is fabric.nic_of_gpu
+    sent = _sent(fabric, pattern) if untouched else demands(broken, pattern, gone)
     if not len(sent):
         return Priced(None, lost, pairs, 0, None, broken)
-    solution = solve(replace(network, fabric=broken), sent)
+    solution = solve(replace(network, fabric=broken), sent, "last")
     return Priced(solution.time, lost, pairs, moved, solution, broken)
+
+
+def _sent(fabric: Fabric, pattern: Pattern) -> Traffic | Groups:
+    """The demands of all ranks, kept for the fabric: many failures leave them as they were."""
+    kept = _SENT.setdefault(fabric, {})
+    if pattern not in kept:
+        kept[pattern] = demands(fabric, pattern)
+    return kept[pattern]
+
+
+_SENT: WeakKeyDictionary[Fabric, dict[Pattern, Traffic | Groups]] = WeakKeyDictionary()
 
 
 def after(fabric: Fabric, pattern: Pattern, failed: Sequence[Element]) -> tuple[Fabric, list[int], int]:

@@ -16,7 +16,7 @@ from railwright.network.whatif.pattern import Pattern, ranks
 from railwright.network.whatif.single import DRAWS, Bases, Effect, rank
 
 CLASS_WORK = 500_000
-"""Classes of k-sets, times GPUs, up to which all are solved and not a sample: about 12 s of CPU."""
+"""Classes of k-sets, times GPUs, up to which all are solved and not a sample: 30 s of CPU on 96 GPUs."""
 
 
 @dataclass(frozen=True)
