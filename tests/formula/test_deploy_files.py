@@ -119,6 +119,15 @@ def test_nccl_conf_says_what_the_fabric_is():
     } <= set(roce)  # fmt: skip
 
 
+def test_adapters_behind_libfabric_get_no_settings_of_verbs():
+    # EFA hangs on Ethernet, and a GID index of RoCE v2 says nothing to it
+    aws = MANY.replace("dgx-h100", "aws-p5").replace("qm9700", "th4-400g")
+    sharing = "users: 2, sockets: 2, cores: 48, threads: 2, memory: 2 TB"
+    lines = made(aws, sharing, "nccl: {qps_per_connection: 4}\n").files["nccl/nccl.conf"].splitlines()
+    assert "NCCL_NET=AWS Libfabric" in lines
+    assert not any("NCCL_IB_" in line for line in lines)
+
+
 def test_kubernetes_shares_add_up_to_the_cluster():
     files = made(MANY, "users: 3, isolation: tenants, names: [ada, bell, cray]").files
     objects = list(YAML(typ="safe").load_all(files["kubernetes/queues.yaml"]))

@@ -15,6 +15,9 @@ from railwright.spec.study import Cluster
 RAILS = ("rail-optimised", "rail-only", "rack-rails", "dual-plane")
 """Families in which a leaf belongs to one rail."""
 
+LIBFABRIC = ("aws", "hpe")
+"""Vendors whose adapters (EFA, Slingshot) NCCL reaches by the plugin aws-ofi-nccl and not by verbs."""
+
 ALGORITHMS = {
     "ring": "Ring",
     "tree": "Tree",
@@ -38,14 +41,9 @@ def render(sheet: Sheet, cluster: Cluster, nccl: Nccl, interface: str | None) ->
 
 def settings(sheet: Sheet, cluster: Cluster, nccl: Nccl, interface: str | None) -> list[tuple[str, str, str]]:
     """(reason, variable, value) of every setting."""
-    adapters = host_adapters(sheet)
+    verbs = sheet.nic is None or sheet.nic.vendor not in LIBFABRIC
     rows = [
-        (
-            f"The {len(adapters)} compute adapters and no other, by their usual names: "
-            "check with ibdev2netdev",
-            "NCCL_IB_HCA",
-            "=" + ",".join(adapters),
-        ),
+        _adapters(sheet) if verbs else _libfabric(sheet),
         (
             "Bootstrap and socket traffic",
             "NCCL_SOCKET_IFNAME",
@@ -65,7 +63,7 @@ def settings(sheet: Sheet, cluster: Cluster, nccl: Nccl, interface: str | None) 
         )
     rows += _cross_nic(compute.family, compute.oversubscription, nccl)
     leaf = sheet.switch(Kind.LEAF)
-    if leaf is not None and leaf.technology == "ethernet":
+    if verbs and leaf is not None and leaf.technology == "ethernet":
         rows.append(
             (
                 "RoCE v2 over IPv4 has GID index 3 with most drivers: check with show_gids",
@@ -81,7 +79,7 @@ def settings(sheet: Sheet, cluster: Cluster, nccl: Nccl, interface: str | None) 
                     "1",
                 )
             )
-    if nccl.qps_per_connection:
+    if verbs and nccl.qps_per_connection:
         rows.append(
             ("More flows for ECMP to spread", "NCCL_IB_QPS_PER_CONNECTION", str(nccl.qps_per_connection))
         )
@@ -100,6 +98,20 @@ def settings(sheet: Sheet, cluster: Cluster, nccl: Nccl, interface: str | None) 
         if value is not None:
             rows.append(("The study asks for it", name, str(value)))
     return rows
+
+
+def _adapters(sheet: Sheet) -> tuple[str, str, str]:
+    adapters = host_adapters(sheet)
+    why = f"The {len(adapters)} compute adapters and no other, by their usual names: check with ibdev2netdev"
+    return why, "NCCL_IB_HCA", "=" + ",".join(adapters)
+
+
+def _libfabric(sheet: Sheet) -> tuple[str, str, str]:
+    """NCCL_IB_* say nothing of these adapters.  Source: aws-ofi-nccl (its network's name is "AWS Libfabric",
+    on Slingshot too); NCCL user guide, NCCL_NET: NCCL ends where that is not there."""
+    name = sheet.nic.name if sheet.nic else ""
+    why = f"'{name}' is reached through libfabric: without the plugin aws-ofi-nccl NCCL would take sockets"
+    return why, "NCCL_NET", "AWS Libfabric"
 
 
 def _cross_nic(family: str, oversubscription: float, nccl: Nccl) -> list[tuple[str, str, str]]:
