@@ -209,11 +209,16 @@ def _near(site: Site, free: list[int], hosts: int, wait: bool) -> list[int] | No
 
     wait  None rather than two units where one could hold them all, or two pods where one could
     """
-    if wait and _waits(site, free, hosts):
-        return None
-    if hosts <= site.largest_unit and (unit := _fullest(_counts(site.unit, free), hosts)) is not None:
-        return [host for host in free if site.unit[host] == unit][:hosts]
+    in_unit = hosts <= site.largest_unit
+    if in_unit:
+        unit = _fullest(_counts(site.unit, free), hosts)
+        if unit is not None:
+            return [host for host in free if site.unit[host] == unit][:hosts]
+        if wait:
+            return None
     pod = _fullest(_counts(site.pods, free), hosts)
+    if wait and pod is None and not in_unit and hosts <= site.largest_pod:
+        return None
     groups: dict[int, list[int]] = {}
     for host in free:
         if pod is None or site.pods[host] == pod:
