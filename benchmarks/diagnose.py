@@ -22,15 +22,15 @@ import numpy as np
 
 from railwright.catalog import load_catalog
 from railwright.cli.studies import open_study
-from railwright.diagnose.classes import problem
 from railwright.diagnose.constants import noise
 from railwright.diagnose.elements import Elements, elements_of
 from railwright.diagnose.evidence import Evidence
-from railwright.diagnose.infer import infer
-from railwright.diagnose.likelihood import DEAD, GRID, SPAN
+from railwright.diagnose.inference.classes import problem
+from railwright.diagnose.inference.infer import infer
+from railwright.diagnose.inference.likelihood import DEAD, GRID, SPAN
 from railwright.diagnose.paths import Routing, crossed
-from railwright.diagnose.schedule import rounds
-from railwright.diagnose.simulate import Planted, hashed, measured
+from railwright.diagnose.plans.schedule import rounds
+from railwright.diagnose.plans.simulate import Planted, hashed, measured
 from railwright.diagnose.verdict import diagnose
 from railwright.fabric import build
 from railwright.fabric.graph import Fabric, Role

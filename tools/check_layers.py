@@ -28,6 +28,10 @@ SAME_FLOOR = {
 }  # fmt: skip
 # Of rooms with folders, the folders and files in them: each may use itself and what stands before it.
 SUB_ROOMS = {
+    "fabric": (
+        "graph", "names", "counts", "finding", "trays", "plan", "speaking", "sizes", "families", "wired",
+        "faults", "building", "networks", "designs",
+    ),
     "training": (
         "layout", "lanes", "software", "layers", "optimizer", "memory", "passes", "demand", "checks", "step",
         "recommendation", "whatif",
@@ -43,6 +47,10 @@ SUB_ROOMS = {
         "validate",
     ),
     "search": ("space", "exports", "bounds", "training", "serving", "recommendation"),
+    "diagnose": (
+        "constants", "evidence", "result", "elements", "paths", "inference", "read", "plans", "blast",
+        "text", "verdict",
+    ),
     "report": (
         "words", "parts", "drawings", "files", "sections", "html", "pages", "terminal", "folder",
     ),

@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from diagnose_cases import dump, entry
-from railwright.diagnose.recorder import read_recorder
-from railwright.diagnose.unpickle import PLAIN, load_plain
+from railwright.diagnose.read.recorder import read_recorder
+from railwright.diagnose.read.unpickle import PLAIN, load_plain
 from railwright.errors import SpecError
 
 

@@ -120,7 +120,7 @@ def test_what_can_be_built_is_never_explained_away(family, servers, ratio, reser
 @settings(max_examples=100)
 @given(st.integers(1, 70000), st.sampled_from([16, 36, 40, 64, 128]), st.sampled_from([1.0, 2.0]))
 def test_the_fewest_switches_have_the_ports_and_one_less_has_not(endpoints, ports, ratio):
-    from railwright.fabric.explaining import fewest, reach
+    from railwright.fabric.designs.explaining import fewest, reach
 
     wanted = Wanted(endpoints, ports, oversubscription=ratio)
     tiers = next((t for t in (1, 2, 3) if endpoints <= reach(wanted, t)), None)

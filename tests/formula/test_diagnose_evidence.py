@@ -13,13 +13,13 @@ from railwright.asbuilt.read import read
 from railwright.catalog import load_catalog
 from railwright.diagnose import diagnose, elements_of
 from railwright.diagnose.constants import xids
-from railwright.diagnose.counters import counter_evidence, difference, read_counters
-from railwright.diagnose.dmesg import dmesg_evidence, read_dmesg
 from railwright.diagnose.elements import device_called
-from railwright.diagnose.grouplogs import GroupRate, group_evidence
-from railwright.diagnose.links import link_evidence
-from railwright.diagnose.pairs import gpu_called, pair_evidence, read_pairs
-from railwright.diagnose.steps import read_steps, step_evidence
+from railwright.diagnose.read.counters import counter_evidence, difference, read_counters
+from railwright.diagnose.read.dmesg import dmesg_evidence, read_dmesg
+from railwright.diagnose.read.grouplogs import GroupRate, group_evidence
+from railwright.diagnose.read.links import link_evidence
+from railwright.diagnose.read.pairs import gpu_called, pair_evidence, read_pairs
+from railwright.diagnose.read.steps import read_steps, step_evidence
 from railwright.export import render
 from railwright.fabric import Kind, build
 from railwright.spec.study import Cluster, ComputeNetwork

@@ -9,7 +9,7 @@ from diagnose_cases import STATIC, machine
 from railwright.catalog import load_catalog
 from railwright.cli.main import app
 from railwright.diagnose import diagnose
-from railwright.diagnose.grouplogs import group_evidence, read_group
+from railwright.diagnose.read.grouplogs import group_evidence, read_group
 from railwright.errors import SpecError
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from diagnose_cases import SAMPLES, dump, entry, needs_samples, write_dumps
 from railwright.diagnose import diagnose, elements_of
-from railwright.diagnose.recorder import read_recorder, recorder_evidence, verdicts
+from railwright.diagnose.read.recorder import read_recorder, recorder_evidence, verdicts
 
 WORLD = {"0": [0, 1, 2, 3]}
 

@@ -15,8 +15,8 @@ from railwright.cost.prices import price_book
 from railwright.cost.quantities import quantities
 from railwright.errors import PlanError
 from railwright.fabric import Kind, Role
-from railwright.fabric.breakout import pieces
 from railwright.fabric.names import device_names
+from railwright.fabric.wired.breakout import pieces
 from railwright.site import bill, cable_rows, plan_site
 from railwright.site.loading import load_site_parts
 from railwright.site.media import alike_in_cages, ladder, leg_end, rungs, stock_length

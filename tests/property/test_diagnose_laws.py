@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 
 from diagnose_cases import STATIC, machine
 from railwright.diagnose import Event, Evidence, Routing, diagnose, rounds
-from railwright.diagnose.classes import problem
 from railwright.diagnose.constants import expected_faults
-from railwright.diagnose.counters import Snapshot, counter_evidence
 from railwright.diagnose.evidence import together
-from railwright.diagnose.infer import infer
-from railwright.diagnose.likelihood import GRID, grid_prior, log_rate
+from railwright.diagnose.inference.classes import problem
+from railwright.diagnose.inference.infer import infer
+from railwright.diagnose.inference.likelihood import GRID, grid_prior, log_rate
 from railwright.diagnose.paths import crossed
-from railwright.diagnose.simulate import Planted, hashed, measured
+from railwright.diagnose.plans.simulate import Planted, hashed, measured
+from railwright.diagnose.read.counters import Snapshot, counter_evidence
 
 
 @cache

@@ -17,11 +17,11 @@ from railwright.asbuilt.wiring import Link, Node, Wiring
 from railwright.catalog import find
 from railwright.catalog.parts import Catalog, Nic, Server, Switch
 from railwright.errors import PlanError
-from railwright.fabric.devices import scale_up_name
 from railwright.fabric.faults import apply_faults
 from railwright.fabric.graph import Fabric, Kind, Role, server_name
 from railwright.fabric.names import device_names
 from railwright.fabric.trays import host_names, tray_name
+from railwright.fabric.wired.devices import scale_up_name
 from railwright.spec.study import CableLengths, Fault
 
 

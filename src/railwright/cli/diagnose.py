@@ -124,8 +124,8 @@ def burnin(
     from railwright.cli.fabric import open_fabric
     from railwright.collectives import Machine, NcclSettings
     from railwright.diagnose import Routing, elements_of
-    from railwright.diagnose.burnin import burnin as plan_of
-    from railwright.diagnose.burnin_files import burnin_files
+    from railwright.diagnose.plans.burnin import burnin as plan_of
+    from railwright.diagnose.plans.burnin_files import burnin_files
 
     asked, catalog, fabric = open_fabric(study, None)
     machine = Machine.of(asked.cluster, catalog, NcclSettings.of(asked.nccl))
@@ -176,7 +176,7 @@ def _given_machine(dump: str, server: str | None, routing: str, tables: Path | N
     from railwright.asbuilt.read import read
     from railwright.catalog import find, load_catalog
     from railwright.diagnose import Routing, elements_of
-    from railwright.diagnose.names import name_in_elements
+    from railwright.diagnose.read.names import name_in_elements
 
     wiring = read(dump)
     inferred = infer(wiring)
@@ -193,9 +193,9 @@ def _given_machine(dump: str, server: str | None, routing: str, tables: Path | N
 
 
 def _network(given: Given, pairs: Files, log: Files, counters: Files, before: Files) -> list[Evidence]:
-    from railwright.diagnose import counters as ports
-    from railwright.diagnose.grouplogs import group_evidence, read_group
-    from railwright.diagnose.pairs import pair_evidence, read_pairs
+    from railwright.diagnose.read import counters as ports
+    from railwright.diagnose.read.grouplogs import group_evidence, read_group
+    from railwright.diagnose.read.pairs import pair_evidence, read_pairs
 
     found = []
     if (pairs or log) and given.routing is None:
@@ -223,15 +223,15 @@ def _links(given: Given, links: str | None, before: str | None) -> list[Evidence
         raise RailwrightError("--links needs --links-before, the dump from when all was well")
 
     from railwright.asbuilt.read import read
-    from railwright.diagnose.links import link_evidence
+    from railwright.diagnose.read.links import link_evidence
 
     return [link_evidence(given.elements, read(links), read(before))]
 
 
 def _ranks(given: Given, recorder: Files, dmesg: list[str] | None, steps: Files) -> list[Evidence]:
-    from railwright.diagnose.dmesg import dmesg_evidence, read_dmesg
-    from railwright.diagnose.recorder import read_recorder, recorder_evidence
-    from railwright.diagnose.steps import read_steps, step_evidence
+    from railwright.diagnose.read.dmesg import dmesg_evidence, read_dmesg
+    from railwright.diagnose.read.recorder import read_recorder, recorder_evidence
+    from railwright.diagnose.read.steps import read_steps, step_evidence
 
     found = []
     if recorder:
@@ -248,8 +248,8 @@ def _ranks(given: Given, recorder: Files, dmesg: list[str] | None, steps: Files)
 
 def _write_plan(given: Given, folder: Path, count: int) -> None:
     from railwright.diagnose.paths import need_fabric
-    from railwright.diagnose.plan_files import plan_files
-    from railwright.diagnose.schedule import rounds
+    from railwright.diagnose.plans.plan_files import plan_files
+    from railwright.diagnose.plans.schedule import rounds
 
     fabric = need_fabric(given.elements)
     assert given.routing is not None

@@ -13,8 +13,8 @@ from railwright.catalog.parts import Catalog, Server, Switch
 from railwright.cost.prices import CLOUD_NAMES, Book, added
 from railwright.errors import PlanError, RailwrightError, nearest
 from railwright.fabric import Fabric
-from railwright.fabric.breakout import pieces, reserved_pieces
 from railwright.fabric.graph import Kind, Role
+from railwright.fabric.wired.breakout import pieces, reserved_pieces
 from railwright.site.standing import Standing, standing
 from railwright.spec.money import Use
 from railwright.spec.site import Site

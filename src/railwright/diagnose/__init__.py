@@ -12,25 +12,25 @@ _HOMES = {
     "Rates": "evidence",
     "Routing": "paths",
     "Suspect": "result",
-    "burnin": "burnin",
+    "burnin": "plans.burnin",
     "diagnose": "verdict",
     "elements_of": "elements",
-    "rounds": "schedule",
+    "rounds": "plans.schedule",
 }
 
 __all__ = sorted(_HOMES)
 
 if TYPE_CHECKING:
-    from railwright.diagnose.burnin import burnin as burnin
     from railwright.diagnose.elements import Elements as Elements
     from railwright.diagnose.elements import elements_of as elements_of
     from railwright.diagnose.evidence import Event as Event
     from railwright.diagnose.evidence import Evidence as Evidence
     from railwright.diagnose.evidence import Rates as Rates
     from railwright.diagnose.paths import Routing as Routing
+    from railwright.diagnose.plans.burnin import burnin as burnin
+    from railwright.diagnose.plans.schedule import rounds as rounds
     from railwright.diagnose.result import Diagnosis as Diagnosis
     from railwright.diagnose.result import Suspect as Suspect
-    from railwright.diagnose.schedule import rounds as rounds
     from railwright.diagnose.verdict import diagnose as diagnose
 
 

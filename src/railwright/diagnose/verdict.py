@@ -8,12 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from railwright.diagnose.blast import blast_of
-from railwright.diagnose.classes import Problem, problem
 from railwright.diagnose.constants import expected_faults
 from railwright.diagnose.elements import SHOWN, Elements
 from railwright.diagnose.evidence import Evidence
-from railwright.diagnose.infer import VARIANTS, Found, infer
-from railwright.diagnose.next_test import next_tests, settles
+from railwright.diagnose.inference.classes import Problem, problem
+from railwright.diagnose.inference.infer import VARIANTS, Found, infer
+from railwright.diagnose.inference.next_test import next_tests, settles
 from railwright.diagnose.paths import Routing
 from railwright.diagnose.result import Diagnosis, Suspect
 from railwright.fabric.graph import Fabric, Kind, Role

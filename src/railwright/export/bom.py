@@ -7,8 +7,8 @@ from collections import Counter
 import numpy as np
 
 from railwright.export.sheet import SWITCH_KINDS, Cable, Sheet, csv_text, gigabits, medium
-from railwright.fabric.breakout import pieces, reserved_pieces
 from railwright.fabric.graph import Kind, Role
+from railwright.fabric.wired.breakout import pieces, reserved_pieces
 
 COLUMNS = ("item", "part", "quantity", "note")
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from railwright.export.sheet import Sheet, csv_text, gigabits
-from railwright.fabric.cables import ROLE_WORDS
 from railwright.fabric.graph import Role
+from railwright.fabric.wired.cables import ROLE_WORDS
 
 COLUMNS = (
     "cable",

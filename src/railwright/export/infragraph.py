@@ -13,8 +13,8 @@ from typing import Any
 
 from railwright.export.delays import Delays
 from railwright.export.sheet import SWITCH_KINDS, Cable, Sheet, gigabits
-from railwright.fabric.cables import ROLE_WORDS
 from railwright.fabric.graph import Kind, Role
+from railwright.fabric.wired.cables import ROLE_WORDS
 
 _INSTANCES = {Kind.NIC: "server", Kind.LEAF: "leaf", Kind.SPINE: "spine", Kind.CORE: "core"}
 

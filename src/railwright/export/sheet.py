@@ -19,9 +19,9 @@ import numpy as np
 from railwright.catalog import find
 from railwright.catalog.parts import Catalog, Gpu, Nic, Server, Switch
 from railwright.errors import PlanError, RailwrightError
-from railwright.fabric.counting import COPPER_REACH, TWISTED_PAIR, TWISTED_PAIR_REACH
 from railwright.fabric.graph import Fabric, Ints, Kind, Role, server_name
 from railwright.fabric.names import device_names
+from railwright.fabric.wired.counting import COPPER_REACH, TWISTED_PAIR, TWISTED_PAIR_REACH
 
 MULTIMODE_REACH = 50.0
 """Longest multimode fibre at 100 Gb/s per lane [m]; a longer cable is single-mode.

@@ -14,24 +14,24 @@ _HOMES = {
     "network_cables": "networks",
     "apply_faults": "faults",
     "lost_servers": "faults",
-    "bisection": "counting",
-    "count": "counting",
-    "hops_max": "counting",
-    "cable_table": "cables",
-    "director_spines": "director",
-    "expand_directors": "director",
-    "FaultDomain": "blast",
-    "largest_fault_domain": "blast",
-    "Growth": "growing",
-    "growth": "growing",
-    "Option": "designing",
-    "Requirement": "designing",
-    "design": "designing",
-    "doubts": "doubting",
-    "lines": "offering",
-    "Published": "explaining",
-    "Wanted": "explaining",
-    "explain": "explaining",
+    "bisection": "wired.counting",
+    "count": "wired.counting",
+    "hops_max": "wired.counting",
+    "cable_table": "wired.cables",
+    "director_spines": "families.director",
+    "expand_directors": "families.director",
+    "FaultDomain": "designs.blast",
+    "largest_fault_domain": "designs.blast",
+    "Growth": "designs.growing",
+    "growth": "designs.growing",
+    "Option": "designs.designing",
+    "Requirement": "designs.designing",
+    "design": "designs.designing",
+    "doubts": "designs.doubting",
+    "lines": "designs.offering",
+    "Published": "designs.explaining",
+    "Wanted": "designs.explaining",
+    "explain": "designs.explaining",
     "Counts": "counts",
     "Fabric": "graph",
     "Kind": "graph",
@@ -43,39 +43,39 @@ _HOMES = {
 __all__ = sorted(_HOMES)
 
 if TYPE_CHECKING:
-    from railwright.fabric.blast import FaultDomain as FaultDomain
-    from railwright.fabric.blast import largest_fault_domain as largest_fault_domain
     from railwright.fabric.building import FAMILIES as FAMILIES
     from railwright.fabric.building import build as build
     from railwright.fabric.building import order as order
     from railwright.fabric.building import size as size
-    from railwright.fabric.cables import cable_table as cable_table
-    from railwright.fabric.counting import bisection as bisection
-    from railwright.fabric.counting import count as count
-    from railwright.fabric.counting import hops_max as hops_max
     from railwright.fabric.counts import Counts as Counts
-    from railwright.fabric.designing import Option as Option
-    from railwright.fabric.designing import Requirement as Requirement
-    from railwright.fabric.designing import design as design
-    from railwright.fabric.director import director_spines as director_spines
-    from railwright.fabric.director import expand_directors as expand_directors
-    from railwright.fabric.doubting import doubts as doubts
-    from railwright.fabric.explaining import Published as Published
-    from railwright.fabric.explaining import Wanted as Wanted
-    from railwright.fabric.explaining import explain as explain
+    from railwright.fabric.designs.blast import FaultDomain as FaultDomain
+    from railwright.fabric.designs.blast import largest_fault_domain as largest_fault_domain
+    from railwright.fabric.designs.designing import Option as Option
+    from railwright.fabric.designs.designing import Requirement as Requirement
+    from railwright.fabric.designs.designing import design as design
+    from railwright.fabric.designs.doubting import doubts as doubts
+    from railwright.fabric.designs.explaining import Published as Published
+    from railwright.fabric.designs.explaining import Wanted as Wanted
+    from railwright.fabric.designs.explaining import explain as explain
+    from railwright.fabric.designs.growing import Growth as Growth
+    from railwright.fabric.designs.growing import growth as growth
+    from railwright.fabric.designs.offering import lines as lines
+    from railwright.fabric.families.director import director_spines as director_spines
+    from railwright.fabric.families.director import expand_directors as expand_directors
     from railwright.fabric.faults import apply_faults as apply_faults
     from railwright.fabric.faults import lost_servers as lost_servers
     from railwright.fabric.graph import Fabric as Fabric
     from railwright.fabric.graph import Kind as Kind
     from railwright.fabric.graph import Role as Role
-    from railwright.fabric.growing import Growth as Growth
-    from railwright.fabric.growing import growth as growth
     from railwright.fabric.networks import build_networks as build_networks
     from railwright.fabric.networks import count_networks as count_networks
     from railwright.fabric.networks import network_cables as network_cables
-    from railwright.fabric.offering import lines as lines
     from railwright.fabric.plan import Order as Order
     from railwright.fabric.plan import Plan as Plan
+    from railwright.fabric.wired.cables import cable_table as cable_table
+    from railwright.fabric.wired.counting import bisection as bisection
+    from railwright.fabric.wired.counting import count as count
+    from railwright.fabric.wired.counting import hops_max as hops_max
 
 
 def __getattr__(name: str) -> Any:

@@ -8,20 +8,20 @@ from dataclasses import replace
 from railwright.catalog import find
 from railwright.catalog.parts import Catalog, Server
 from railwright.errors import PlanError, nearest
-from railwright.fabric import (
+from railwright.fabric.families import (
     dual_plane,
     fat_tree,
     rack_rails,
     rail_only,
     rail_optimised,
     single_switch,
-    speaking,
 )
-from railwright.fabric.director import expand_directors
+from railwright.fabric.families.director import expand_directors
 from railwright.fabric.faults import with_study_faults
 from railwright.fabric.graph import Fabric
 from railwright.fabric.plan import Order, Plan
-from railwright.fabric.wiring import wire
+from railwright.fabric.speaking import need_same_protocol
+from railwright.fabric.wired.wiring import wire
 from railwright.spec.study import Cluster, ComputeNetwork, ServiceNetwork
 
 FAMILIES: Mapping[str, Callable[[Order], Plan]] = {
@@ -60,7 +60,7 @@ def wired(asked: Order, catalog: Catalog) -> Fabric:
 
     Raises PlanError for a fabric that cannot work.
     """
-    speaking.check(asked, catalog)
+    need_same_protocol(asked, catalog)
     fabric = wire(asked, size(asked))
     if not asked.network.expand_directors:
         return fabric

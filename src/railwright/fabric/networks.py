@@ -15,11 +15,11 @@ from railwright.catalog import find
 from railwright.catalog.parts import Catalog, Nic
 from railwright.errors import PlanError
 from railwright.fabric.building import build, wired
-from railwright.fabric.cables import CableRow, cable_table
-from railwright.fabric.counting import count
 from railwright.fabric.counts import Counts
 from railwright.fabric.graph import Fabric
 from railwright.fabric.plan import Order
+from railwright.fabric.wired.cables import CableRow, cable_table
+from railwright.fabric.wired.counting import count
 from railwright.spec.study import Cluster, ServiceNetwork
 
 SERVICES = ("storage", "inband", "oob")

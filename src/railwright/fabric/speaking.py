@@ -14,7 +14,7 @@ NAMED = 5
 """Parts that a refusal names as fitting."""
 
 
-def check(asked: Order, catalog: Catalog) -> None:
+def need_same_protocol(asked: Order, catalog: Catalog) -> None:
     """Raise PlanError, with the field, where the parts of a network speak different protocols.
 
     Adapters of both (VPI) take either; nothing crosses the network of one machine, whatever its switch.

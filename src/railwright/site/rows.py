@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from railwright.fabric import Fabric, Role
-from railwright.fabric.cables import ROLE_WORDS
 from railwright.fabric.names import device_names
+from railwright.fabric.wired.cables import ROLE_WORDS
 from railwright.site.billing import bill
 from railwright.site.circuits import feed_name
 from railwright.site.connecting import cord_name

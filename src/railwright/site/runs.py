@@ -12,8 +12,8 @@ from railwright.catalog import find
 from railwright.catalog.parts import Catalog
 from railwright.errors import PlanError
 from railwright.fabric import Fabric, Kind, Role
-from railwright.fabric.breakout import Pieces, is_leg, pieces
 from railwright.fabric.graph import Floats
+from railwright.fabric.wired.breakout import Pieces, is_leg, pieces
 from railwright.site.loading import constant
 from railwright.site.media import Whole, alike_in_cages, ladder, leg_end, rungs, stock_length
 from railwright.site.parts import OPTICAL, CableKind, SiteParts

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import chain
 
 from railwright.catalog import load_catalog
-from railwright.fabric.doubting import Doubt, idle, slow_ports, unused
+from railwright.fabric.designs.doubting import Doubt, idle, slow_ports, unused
 from railwright.spec import override
 from railwright.spec.study import Study
 

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from railwright.diagnose.classes import Problem
 from railwright.diagnose.elements import Elements
-from railwright.diagnose.infer import Found
+from railwright.diagnose.inference.classes import Problem
+from railwright.diagnose.inference.infer import Found
 from railwright.diagnose.paths import Routing, crossed
 from railwright.diagnose.result import NextTest
 from railwright.errors import PlanError

@@ -8,10 +8,10 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict
 
-from railwright.diagnose.burnin import Burnin, Check
 from railwright.diagnose.elements import Elements
 from railwright.diagnose.paths import need_fabric
-from railwright.diagnose.plan_files import plan_files
+from railwright.diagnose.plans.burnin import Burnin, Check
+from railwright.diagnose.plans.plan_files import plan_files
 from railwright.fabric.trays import host_names
 
 STAGES = {

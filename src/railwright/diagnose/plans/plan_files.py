@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from railwright.diagnose.elements import Elements
-from railwright.diagnose.next_test import host_and_device
+from railwright.diagnose.inference.next_test import host_and_device
 from railwright.diagnose.paths import need_fabric
-from railwright.diagnose.schedule import Round
+from railwright.diagnose.plans.schedule import Round
 from railwright.fabric.graph import Role
 
 SECONDS = 10

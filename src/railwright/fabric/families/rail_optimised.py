@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from railwright.errors import PlanError
 from railwright.fabric.plan import Order, Plan
-from railwright.fabric.sizing import check_leaf, down_ports
-from railwright.fabric.tiers import with_tiers
+from railwright.fabric.sizes.sizing import check_leaf, down_ports
+from railwright.fabric.sizes.tiers import with_tiers
 
 SUS_PER_POD = 4
 """Scalable units per pod that NVIDIA's three-tier DGX SuperPOD of 16 units is described with.

@@ -9,9 +9,9 @@ from scipy.sparse.csgraph import dijkstra, maximum_flow
 
 from railwright.catalog import find
 from railwright.catalog.parts import Catalog
-from railwright.fabric.breakout import pieces, reserved_pieces
 from railwright.fabric.counts import Counts
 from railwright.fabric.graph import Fabric, Floats, Ints, Kind, Role
+from railwright.fabric.wired.breakout import pieces, reserved_pieces
 from railwright.units import GIGABIT
 
 COPPER_REACH = 3.0

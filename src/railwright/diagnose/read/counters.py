@@ -19,7 +19,7 @@ import numpy as np
 from railwright.diagnose.constants import Seen, counters, share
 from railwright.diagnose.elements import Elements, cable_at, device_called
 from railwright.diagnose.evidence import Event, Evidence
-from railwright.diagnose.text_file import fail, text_of
+from railwright.diagnose.read.text_file import fail, text_of
 
 _NODE = re.compile(r'^Errors for (?:(?P<guid>0x[0-9a-fA-F]+) )?"(?P<name>[^"]*)"')
 _PORT = re.compile(r"^\s+GUID (?P<guid>0x[0-9a-fA-F]+) port (?P<port>\d+|ALL):(?P<rest>.*)$")

@@ -10,15 +10,15 @@ from typing import Any
 from railwright.catalog import find
 from railwright.catalog.parts import Catalog, Nic, Server, Switch
 from railwright.errors import PlanError, nearest
-from railwright.fabric import dual_plane
-from railwright.fabric.blast import FaultDomain, largest_fault_domain
 from railwright.fabric.building import FAMILIES, build, order, size
-from railwright.fabric.counting import count
 from railwright.fabric.counts import Counts
-from railwright.fabric.grouping import best_groups
-from railwright.fabric.growing import Growth, growth
+from railwright.fabric.designs.blast import FaultDomain, largest_fault_domain
+from railwright.fabric.designs.grouping import best_groups
+from railwright.fabric.designs.growing import Growth, growth
+from railwright.fabric.families import dual_plane
+from railwright.fabric.families.rack_rails import rails_of
 from railwright.fabric.plan import Plan
-from railwright.fabric.rack_rails import rails_of
+from railwright.fabric.wired.counting import count
 from railwright.spec.study import Cluster, ComputeNetwork
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from railwright.errors import PlanError
 from railwright.fabric.plan import Order, Plan
-from railwright.fabric.sizing import PodChoice, down_ports, spare_spines_fit, three_tiers, two_tiers
+from railwright.fabric.sizes.sizing import PodChoice, down_ports, spare_spines_fit, three_tiers, two_tiers
 
 
 def with_tiers(order: Order, draft: Plan, prefer: PodChoice, planes_of_three: int = 1) -> Plan:

@@ -10,9 +10,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from railwright.errors import PlanError
+from railwright.fabric.families.rail_optimised import rail_leaves
 from railwright.fabric.plan import Order, Plan
-from railwright.fabric.rail_optimised import rail_leaves
-from railwright.fabric.tiers import largest_first, with_tiers
+from railwright.fabric.sizes.tiers import largest_first, with_tiers
 
 PORTS = 2
 """Ports a single-port NIC is split into, when the study does not say: HPN 7.0 runs 400 Gb/s as 2 x 200."""

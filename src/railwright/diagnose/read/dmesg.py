@@ -13,7 +13,7 @@ from pathlib import Path
 from railwright.diagnose.constants import says, share, xids
 from railwright.diagnose.elements import Elements
 from railwright.diagnose.evidence import Event, Evidence
-from railwright.diagnose.text_file import fail, text_of
+from railwright.diagnose.read.text_file import fail, text_of
 
 _XID = re.compile(
     r"NVRM: Xid \((?:PCI:)?(?P<pci>[0-9a-fA-F:.]+)\): (?P<xid>\d+)(?:, (?:pid=(?P<pid>[^,]*))?(?P<rest>.*))?"

@@ -19,7 +19,7 @@ import numpy as np
 from railwright.diagnose.constants import noise
 from railwright.diagnose.elements import Elements
 from railwright.diagnose.evidence import ANY, Evidence, Rates
-from railwright.diagnose.text_file import fail, text_of
+from railwright.diagnose.read.text_file import fail, text_of
 
 UNEVEN = 1.2
 """Stages whose medians differ by more are unevenly loaded: a matter of the layout, not of a part."""

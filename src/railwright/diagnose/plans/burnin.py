@@ -17,7 +17,7 @@ from railwright.collectives import Machine, predict
 from railwright.collectives.prediction import Op
 from railwright.diagnose.elements import Elements
 from railwright.diagnose.paths import Routing
-from railwright.diagnose.schedule import Round, rounds
+from railwright.diagnose.plans.schedule import Round, rounds
 from railwright.errors import PlanError
 from railwright.fabric.graph import Fabric, Kind, Role
 from railwright.network.routing.paths import find_routes

@@ -17,9 +17,9 @@ from railwright.catalog.parts import Gpu
 from railwright.diagnose.constants import noise
 from railwright.diagnose.elements import Elements, Ints
 from railwright.diagnose.evidence import Evidence
-from railwright.diagnose.likelihood import DEAD
+from railwright.diagnose.inference.likelihood import DEAD
 from railwright.diagnose.paths import Crossed, Routing, crossed, need_fabric, rates_of
-from railwright.diagnose.text_file import fail, text_of
+from railwright.diagnose.read.text_file import fail, text_of
 from railwright.measure.compare.place import other_gpus
 from railwright.measure.logs import read_log
 from railwright.measure.logs.curve import MeasuredCurve

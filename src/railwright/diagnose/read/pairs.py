@@ -19,9 +19,9 @@ import numpy as np
 from railwright.diagnose.constants import noise
 from railwright.diagnose.elements import Elements
 from railwright.diagnose.evidence import Evidence
-from railwright.diagnose.likelihood import DEAD
+from railwright.diagnose.inference.likelihood import DEAD
 from railwright.diagnose.paths import Routing, both_ways, crossed, need_fabric, rates_of
-from railwright.diagnose.text_file import fail, text_of
+from railwright.diagnose.read.text_file import fail, text_of
 from railwright.errors import Mistake, SpecError, nearest
 
 COMMON = 0.2

@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Sequence
 
-from railwright.fabric.designing import Option
+from railwright.fabric.designs.designing import Option
 from railwright.units import show_bit_rate, show_count
 
 _HEAD = ("family", "switch", "tiers", "switches", "cables", "optics", "hops", "bisection", "lost")

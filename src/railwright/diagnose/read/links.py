@@ -9,7 +9,7 @@ from railwright.asbuilt.wiring import Link, Node, Wiring
 from railwright.diagnose.constants import says, share
 from railwright.diagnose.elements import Elements, cable_at, device_called
 from railwright.diagnose.evidence import Event, Evidence
-from railwright.diagnose.names import name_in_elements
+from railwright.diagnose.read.names import name_in_elements
 
 End = tuple[str, int]
 

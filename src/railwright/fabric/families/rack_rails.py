@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from railwright.catalog.parts import Server
 from railwright.errors import PlanError
+from railwright.fabric.families.rail_optimised import about_four, rail_leaves
 from railwright.fabric.plan import Order, Plan
-from railwright.fabric.rail_optimised import about_four, rail_leaves
-from railwright.fabric.tiers import with_tiers
+from railwright.fabric.sizes.tiers import with_tiers
 
 NICS_PER_TRAY = 4
 """Compute NICs of an NVL72's tray.

@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import coo_array, csc_array, csr_array
 
-from railwright.diagnose.classes import Problem
-from railwright.diagnose.likelihood import GRID, grid_prior, log_rate, table
+from railwright.diagnose.inference.classes import Problem
+from railwright.diagnose.inference.likelihood import GRID, grid_prior, log_rate, table
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]

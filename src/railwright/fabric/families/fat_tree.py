@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from math import ceil
 
-from railwright.fabric import single_switch
+from railwright.fabric.families import single_switch
 from railwright.fabric.plan import Order, Plan
-from railwright.fabric.sizing import check_leaf, down_ports
-from railwright.fabric.tiers import largest_first, with_tiers
+from railwright.fabric.sizes.sizing import check_leaf, down_ports
+from railwright.fabric.sizes.tiers import largest_first, with_tiers
 
 
 def plan(order: Order) -> Plan:

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from railwright.catalog.parts import Catalog
 from railwright.errors import PlanError
 from railwright.fabric.building import build, order, size
-from railwright.fabric.counting import optics
 from railwright.fabric.graph import Fabric, Kind, Role
+from railwright.fabric.wired.counting import optics
 from railwright.spec.study import Cluster
 
 

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from railwright.fabric import devices
 from railwright.fabric.graph import Fabric, Floats, Ints, Kind, Role
 from railwright.fabric.plan import Order, Plan
+from railwright.fabric.wired import devices
 
 
 @dataclass(frozen=True, eq=False)

@@ -22,7 +22,7 @@ from typing import Any, NoReturn
 from railwright.diagnose.constants import says, share
 from railwright.diagnose.elements import Elements
 from railwright.diagnose.evidence import Event, Evidence
-from railwright.diagnose.unpickle import load_plain
+from railwright.diagnose.read.unpickle import load_plain
 from railwright.errors import Mistake, SpecError
 
 ONE_SIDED = ("broadcast", "reduce", "gather", "scatter", "send", "recv", "coalesced")

@@ -9,10 +9,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from railwright.errors import PlanError
+from railwright.fabric.families.rail_optimised import rail_leaves
 from railwright.fabric.plan import Order, Plan
-from railwright.fabric.rail_optimised import rail_leaves
-from railwright.fabric.sizing import spare_spines_fit, two_tiers
-from railwright.fabric.tiers import largest_first, no_room_for_spares
+from railwright.fabric.sizes.sizing import spare_spines_fit, two_tiers
+from railwright.fabric.sizes.tiers import largest_first, no_room_for_spares
 
 
 def plan(order: Order) -> Plan:

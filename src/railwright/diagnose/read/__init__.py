@@ -1,0 +1,1 @@
+"""Files of evidence, each read into rates along paths or events."""

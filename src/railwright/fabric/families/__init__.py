@@ -1,0 +1,1 @@
+"""The families of fabrics: each from an order to a plan."""

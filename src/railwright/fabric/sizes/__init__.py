@@ -1,0 +1,1 @@
+"""How many switches and tiers: the arithmetic of a folded Clos."""

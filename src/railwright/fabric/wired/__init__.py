@@ -1,0 +1,1 @@
+"""A plan as ports and cables, labelled, split and counted."""
