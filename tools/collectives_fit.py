@@ -96,7 +96,9 @@ class Fitted:
         return found
 
     def without(self, hidden: frozenset[str]) -> Fit:
-        """The fit to the curves that are not hidden."""
+        """The fit to the curves that are not hidden; what else is hidden makes no other fit."""
+        beside = set(self.beside.parts) if self.beside is not None else set[str]()
+        hidden &= beside | set(self.parts)
         if hidden not in self.fits:
             kept = [n for n in self.parts if n not in hidden]
             kept = [n for n in kept if self.quality[n] != "C"] or kept
