@@ -43,6 +43,11 @@ CASES = {
         job(batch=32, sequence=4096).model_copy(update={"software": "megatron-2021"}),
         {"pipeline": (1, 2), "zero": (0, 2), "micro_batch": (4,), "recompute": ("full",)},
     ),
+    "gradients that DeepSpeed's ZeRO engine sends": (
+        DENSE,
+        changed(job(batch=64, zero=3), software="deepspeed-2024"),
+        {"tensor": (1,), "pipeline": (1,), "zero": (1, 2, 3), "micro_batch": (1, 2), "recompute": ("none",)},
+    ),
     "schedules": (DENSE, job(batch=32), {"schedule": ("zb-h1", "dualpipe", "gpipe"), "pipeline": (2, 4)}),
     "folded": (DENSE, job(batch=32), {"schedule": ("zb-v", "dualpipe-v"), "pipeline": (2, 4)}),
     "split, with virtual stages": (

@@ -12,6 +12,7 @@ from railwright.search.space.axes import AXES
 from railwright.spec.training import TrainingJob
 from railwright.training.memory.cached import Reserved, is_held, reserved
 from railwright.training.memory.peak import peak_memory
+from railwright.training.software.eras import era_of
 
 FULL = 0.75
 """Stages whose tensors take less of a GPU are not replayed, but the fullest one.
@@ -20,7 +21,7 @@ take 60 to 75 % none was short of memory with segments that grow, and two with s
 above 90 % there were 83 and 126."""
 
 APART = {"placement", "overlap_tp", "overlap_cp", "overlap_dp", "overlap_pp"}
-"""Axes that no tensor depends on."""
+"""Axes that no tensor depends on, but for `overlap_dp` under DeepSpeed's ZeRO engine."""
 
 
 @dataclass
@@ -41,7 +42,7 @@ class Allocations:
 
         setting, job  a layout and the job with it, which must have passed `plan.check`
         """
-        key = _key(setting)
+        key = self._key(setting)
         if key not in self._found:
             memory = peak_memory(job, self.arch, self.fabric, self.capacity)
             stages = [s.stage for s in memory.stages if s.total >= FULL * self.capacity] or [memory.stage]
@@ -54,7 +55,7 @@ class Allocations:
 
     def refused(self, setting: Mapping[str, Any]) -> bool:
         """Whether it is known by now to have no room for a layout."""
-        key = _key(setting)
+        key = self._key(setting)
         return key in self._found and not is_held(self._found[key], self.capacity)
 
     def least_missing(self) -> float | None:
@@ -64,8 +65,9 @@ class Allocations:
         missing = (min(one.short, one.growing + one.system - self.capacity) for one in full)
         return min(missing, default=None)
 
-
-def _key(setting: Mapping[str, Any]) -> tuple[Any, ...]:
-    """What the tensors of a layout depend on."""
-    swapped = setting["context"] > 1 and setting["context_kind"] == "all-to-all"
-    return (swapped, *(setting[axis] for axis in AXES if axis not in APART and axis != "context_kind"))
+    def _key(self, setting: Mapping[str, Any]) -> tuple[Any, ...]:
+        """What the tensors of a layout depend on."""
+        swapped = setting["context"] > 1 and setting["context_kind"] == "all-to-all"
+        hidden = era_of(self.job).zero_engine and setting["overlap_dp"]  # by a second bucket
+        alike = (setting[axis] for axis in AXES if axis not in APART and axis != "context_kind")
+        return (swapped, hidden, *alike)

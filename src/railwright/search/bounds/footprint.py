@@ -100,13 +100,14 @@ class Footprint:
     def bound(self, block: Block, shapes: tuple[StageShape, ...]) -> Floats:
         """Bytes that each layout of a block needs at least; its shape broadcasts to the block's."""
         structure = tuple(v for a, v in block.structure.items() if a != "placement")
-        key = (structure, tuple(block.of(a) for a in MEMORY))
+        key = (structure, tuple(block.of(a) for a in (*MEMORY, "overlap_dp")))
         if key not in self._bounds:
             self._bounds = {key: self._bound(block, shapes)}
         return self._bounds[key]
 
     def _bound(self, block: Block, shapes: tuple[StageShape, ...]) -> Floats:
         first = block.at((0,) * len(block.choices))
+        first["overlap_dp"] = all(block.of("overlap_dp"))  # for which DeepSpeed has a second bucket
         groups = sizes(block.structure, block.data)
         system = self._of_system(first, groups)
         counts = [len(block.of(a)) for a in ("micro_batch", "sequence_parallel", "recompute")]

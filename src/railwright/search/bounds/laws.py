@@ -9,12 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from railwright.model.shape.pattern import Layer
+from railwright.spec.training import TrainingJob
 from railwright.training.lanes.tasks import Task
 from railwright.training.layout.route import Chunk
 from railwright.training.layout.schedule import SHARED, SPLIT, schedule_name
 from railwright.training.passes.exchange import RECEIVED
 from railwright.training.passes.lockstep import without_waits
 from railwright.training.passes.work import Work
+from railwright.training.software.eras import era_of
 from railwright.training.step.quick import pass_times
 
 Floats = NDArray[np.float64]
@@ -43,6 +45,13 @@ model, and its output's gradient where that does (`Exchange.received`)."""
 def ends_of(chunk: Chunk) -> list[bool]:
     """Which of the parts beside its layers a chunk has."""
     return [chunk.embedding, chunk.head, not chunk.embedding, not chunk.head]
+
+
+def sending(job: TrainingJob, zeros: Sequence[int]) -> tuple[int, ...]:
+    """Of some values of `zero` those whose passes differ though nothing is sharded in them: DeepSpeed's ZeRO
+    engine handles gradients before it sends them, each in its own way (`with_sent_gradients`).  Elsewhere
+    none."""
+    return tuple(zeros) if era_of(job).zero_engine else ()
 
 
 def makers(work: Work) -> dict[int, Callable[[Chunk], list[Task]]]:

@@ -23,7 +23,7 @@ from railwright.collectives.prediction import CollectivePrediction, Op
 from railwright.model.shape.architecture import Operator, Transformer
 from railwright.model.shape.pattern import kinds_present
 from railwright.search.bounds.ends import Ends, ends_of
-from railwright.search.bounds.laws import ENDS, LONE, Floats, compute_alone, measure
+from railwright.search.bounds.laws import ENDS, LONE, Floats, compute_alone, measure, sending
 from railwright.search.space.axes import SHARDING, Block, apply
 from railwright.spec.training import TrainingJob
 from railwright.traffic.demand import Communicator
@@ -156,7 +156,7 @@ class Pricer:
         """
         first = {**block.at((0,) * len(block.choices)), "recompute_layers": None}
         groups = self._crossings(self.prices(apply(self.job, first)))
-        structure = _shaping(block.structure)
+        structure, zeros = _shaping(block.structure), sending(self.job, block.of("zero"))
         values = [block.of(axis) for axis in PASSING]
         ways = self._ways(block)
         found = np.full((wanted.size, 3, len(ways) * len(self.kinds) + ENDS, LONE + 1), np.nan)
@@ -171,15 +171,23 @@ class Pricer:
             for way in ways:
                 chosen |= way
                 asked = (chosen[axis] for axis in PASSING if axis != PAIRING)
-                key = (*structure, *asked, *groups, bool(pairs[x]))
+                key = (*structure, *asked, *groups, bool(pairs[x]), zeros)
                 if key not in self._times:
                     self.passes += 1
-                    job = self._unsharded(first, chosen)
-                    work = Work(job, self.arch, self.prices(job), self.kernel, self.pace)
-                    self._times[key] = measure(work, self.kinds, self.slowdown)
+                    works = self._works(first | chosen, zeros)
+                    each = [measure(work, self.kinds, self.slowdown) for work in works]
+                    self._times[key] = np.minimum.reduce(each)
                 tables.append(self._times[key])
             found[x] = self._parts(tables)
         return found
+
+    def _works(
+        self, setting: Mapping[str, Any], zeros: Sequence[int], free: Prices | None = None
+    ) -> list[Work]:
+        """Passes with parameters on every rank, under each of some values of `zero` or the setting's."""
+        each = zeros or (min(setting["zero"], 2),)
+        jobs = [apply(self.job, {**setting, "zero": zero}) for zero in each]
+        return [Work(job, self.arch, free or self.prices(job), self.kernel, self.pace) for job in jobs]
 
     def _ways(self, block: Block) -> tuple[Mapping[str, Any], ...]:
         """How layers of one piece differ: not at all, or computed again and not."""
@@ -195,16 +203,13 @@ class Pricer:
     def pairs(self, block: Block) -> NDArray[np.bool_]:
         """(X,) classes of a block that run forwards and backwards together, unless parameters are sharded."""
         shape, hidden = [len(block.of(axis)) for axis in PASSING], block.of(PAIRING)
-        asked = self._unsharded(block.at((0,) * len(block.choices)), {PAIRING: True})
+        first = block.at((0,) * len(block.choices))
+        asked = apply(self.job, {**first, PAIRING: True, "zero": min(first["zero"], 2)})
         if not any(hidden) or not in_pairs(asked):
             return np.zeros(prod(shape), bool)
         along = [1] * len(shape)
         along[PASSING.index(PAIRING)] = -1
         return np.broadcast_to(np.array(hidden, bool).reshape(along), shape).reshape(-1)
-
-    def _unsharded(self, first: Mapping[str, Any], choice: Mapping[str, Any]) -> TrainingJob:
-        """A class of passes with parameters on every rank; sharded, none runs beside another."""
-        return apply(self.job, {**first, **choice, "zero": min(first["zero"], 2)})
 
     def compute(self, block: Block, wanted: NDArray[np.bool_]) -> Floats:
         """(X, pass, part, law) seconds that the compute of a layer and of the ends takes; NaN for classes not
@@ -227,16 +232,17 @@ class Pricer:
 
     def _alone(self, block: Block, chosen: Mapping[str, Any]) -> Floats:
         """(pass, part, law) seconds of compute under some choices of COMPUTING. [s]"""
-        key = (*_shaping(block.structure), *chosen.values())
+        zeros = sending(self.job, block.of("zero"))
+        key = (*_shaping(block.structure), *chosen.values(), zeros)
         if key not in self._computes:
             bare = {axis: False for axis in PASSING if axis.startswith("overlap_")}
             first = {**block.at((0,) * len(block.choices)), "recompute_layers": None}
-            job = apply(self.job, {**first, **bare, **chosen})
-            groups = self.prices(job).groups
+            setting = {**first, **bare, **chosen}
+            groups = self.prices(apply(self.job, setting)).groups
             if groups not in self._free:
                 self._free[groups] = Prices(self.machine, groups, in_no_time)
-            work = Work(job, self.arch, self._free[groups], self.kernel, self.pace)
-            self._computes[key] = compute_alone(work, self.kinds)
+            works = self._works(setting, zeros, self._free[groups])
+            self._computes[key] = np.minimum.reduce([compute_alone(work, self.kinds) for work in works])
         return self._computes[key]
 
     def book(self, setting: Mapping[str, Any]) -> PassBook:
@@ -287,7 +293,8 @@ class Pricer:
         copied = layers_away(job, self.arch.layers + self.arch.mtp_layers + 1)
         waiting = in_step(job, groups.sizes), agreeing, in_pairs(job)
         passing = (setting[axis] for axis in (*PASSING, "recompute_layers") if axis != PAIRING)
-        return (*_shaping(setting), *passing, *crossings, copied, *waiting)
+        sent = sending(self.job, (setting["zero"],))
+        return (*_shaping(setting), *passing, *crossings, copied, *waiting, sent)
 
     def _book(self, job: TrainingJob, shared: tuple[Any, ...]) -> PassBook:
         if shared not in self._books:

@@ -39,6 +39,7 @@ from railwright.spec.dataset import Data
 from railwright.spec.training import TrainingJob
 from railwright.training import simulate
 from railwright.training.lanes.result import StepResult
+from railwright.training.software.eras import era_of
 from railwright.training.step.quick import step_seconds
 
 Progress = Callable[[str, float], None]
@@ -271,10 +272,12 @@ class Run:
         for n in np.argsort(bounds, kind="stable").tolist():
             if bounds[n] > best:
                 break
-            i, at = int(of_block[n]), int(places[n]) * prod(self.blocks[int(of_block[n])].shape[-2:])
-            need = self._exact_memory(i, at)
-            if need < best and self.allocations.holds(self._setting(i, at), self._job(i, at)):
-                best = need
+            i = int(of_block[n])
+            hidden, sends = self.blocks[i].shape[-2:]
+            for at in (int(places[n]) * hidden * sends + d * sends for d in range(hidden)):
+                need = self._exact_memory(i, at)
+                if need < best and self.allocations.holds(self._setting(i, at), self._job(i, at)):
+                    best = need
         return best
 
     def own(self) -> tuple[Candidate | None, str]:
@@ -310,7 +313,8 @@ class Run:
         The host's memory depends on the placement, which a block has one of.
         """
         index = self._index(i, at)
-        axes = (*MEMORY, "overlap_ep")  # which runs one more forward pass ahead
+        # the first runs one more forward pass ahead, DeepSpeed's engine has a second bucket for the other
+        axes = (*MEMORY, "overlap_ep", *("overlap_dp",) * era_of(self.job).zero_engine)
         kept = tuple(k for k, (axis, _) in zip(index, self.blocks[i].choices, strict=True) if axis in axes)
         if (i, kept) not in self._memory:
             job = apply(self.job, self.blocks[i].at(index))
