@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 from railwright.model.operators.cut import WHOLE, Cut, check_cut
 from railwright.model.shape.architecture import Transformer
@@ -59,6 +60,7 @@ class GpuParameters:
         return self.dense + self.expert
 
 
+@lru_cache(maxsize=256)
 def count_parameters(arch: Transformer) -> ParameterCount:
     """Count the parameters of a model exactly, biases and norms included."""
     moe, dense = num_layers(arch, mlp="moe"), num_layers(arch, mlp="dense")
@@ -104,6 +106,7 @@ def count_parameters(arch: Transformer) -> ParameterCount:
     )
 
 
+@lru_cache(maxsize=4096)
 def layer_parameters(arch: Transformer, layer: Layer, cut: Cut = WHOLE) -> GpuParameters:
     """Parameters of one layer that one GPU holds under tensor and expert parallelism.
 
