@@ -88,19 +88,20 @@ def drawn(
     draws: int,
     server: str = "dgx-h100",
 ) -> tuple[Screen, list[tuple[Block, tuple[int, ...], StepResult]]]:
-    """Random layouts of a space on two servers that can run, and their steps."""
+    """Random layouts of a space on two servers that can run, and their steps: in pairs of the same block, of
+    which a screen bounds all layouts at once."""
     one = machine(2, server=server)
     found, _ = blocks(space, base, arch, one.network.fabric)
-    layouts = []
-    for _ in range(draws):
-        block = rng.choice(found)
+    pricer, layouts = Pricer(base, arch, one), []
+    chosen = [rng.choice(found) for _ in range(-(-draws // 2))]
+    for block in (block for block in chosen for _ in range(2)):
         index = tuple(rng.randrange(n) for n in block.shape)
         try:
-            step = simulate(apply(base, block.at(index)), arch, one, most_events=0)
+            step = simulate(apply(base, block.at(index)), arch, one, kernel=pricer.kernel, most_events=0)
         except PlanError:
             continue
         layouts.append((block, index, step))
-    return Screen(Pricer(base, arch, one), Footprint(base, arch, one.network.fabric)), layouts
+    return Screen(pricer, Footprint(base, arch, one.network.fabric)), layouts
 
 
 def lacks(name: str, arch: Transformer, data: int = 8, **fields: Any) -> str:

@@ -79,7 +79,7 @@ CASES = {
 def test_closed_form_and_monte_carlo_train_as_single_events_do(name: str) -> None:
     """Beyond the first order too: storage a day ago, work found spoiled late."""
     mtti, kinds, block, interval, lag, every, stored_lag, reload = CASES[name]
-    events = share_trained(mtti, kinds, block, interval, lag, 60_000, every, stored_lag, reload)
+    events = share_trained(mtti, kinds, block, interval, lag, 20_000, every, stored_lag, reload)
     beyond = stored_lag if every else lag
     lost = [max(k[2] - beyond, 0.0) for k in kinds]
     saving = Checkpoints(block, interval, lag, every * interval, stored_lag, reload)

@@ -33,7 +33,7 @@ def test_no_bound_exceeds_the_exact_figure(case: str) -> None:
     """On random layouts of every family: bounds of its class, of its memory, and the closer one."""
     arch, base, axes = (CASES | SLOW)[case]
     server = "server-8x-a100-pcie" if case in SLOW else "dgx-h100"
-    screen, layouts = drawn(arch, base, Space(axes), random.Random(case), 24, server)
+    screen, layouts = drawn(arch, base, Space(axes), random.Random(case), 16, server)
     for block, index, step in layouts:
         x, rest = _class(block, index)
         asked = np.arange(prod(block.shape[: len(PASSING)])) == x

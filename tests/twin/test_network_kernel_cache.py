@@ -28,6 +28,15 @@ print(play_compiled(system, together(Traffic(n, n, n - 1, system.size)), 0.0, np
 """
 ANSWER = "[2. 2.]\n[1. 2.]"
 
+ONE = """
+import numpy as np
+from railwright.network.maxmin import FluidSystem, compiled_rates
+system = FluidSystem(np.array([0, 1, 2]), np.zeros(2, np.int32), np.ones(2), np.array([4.0]),
+                     np.array([2.0, 6.0]), np.ones(2))
+print(compiled_rates(system, np.arange(2), system.capacity))
+"""
+"""The one that is compiled soonest."""
+
 SMALL = """
 import sys, time
 from railwright.network.compiled.kernel_cache import compiled
@@ -50,8 +59,8 @@ def run_small(file: Path, **environment: str | None) -> str:
     )
 
 
-def test_both_kernels_answer_without_a_home_and_every_kernel_file_stands_alone() -> None:
-    assert printed(BOTH, HOME=None, XDG_CACHE_HOME=None, NUMBA_CACHE_DIR=None) == ANSWER
+def test_a_kernel_answers_without_a_home_and_every_kernel_file_stands_alone() -> None:
+    assert printed(ONE, HOME=None, XDG_CACHE_HOME=None, NUMBA_CACHE_DIR=None) == ANSWER.splitlines()[0]
     for name in KERNELS:
         text = (FOLDER / f"{name}.py").read_text()
         ours = [line for line in text.splitlines() if "railwright" in line and "import" in line]
