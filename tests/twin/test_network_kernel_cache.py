@@ -119,6 +119,14 @@ def test_an_edited_kernel_has_a_folder_of_its_own(tmp_path: Path, monkeypatch: p
     assert source_hash() != before
 
 
+def test_what_an_install_elsewhere_compiled_is_not_taken_for_this_ones(tmp_path: Path) -> None:
+    """numba keeps code by where its source lies: a serving search compiled its loop for a minute, where one
+    of the same source elsewhere was kept, to save seconds."""
+    shutil.copytree(FOLDER, tmp_path / "compiled")
+    assert source_hash(tmp_path / "compiled") != source_hash(FOLDER)
+    assert source_hash(FOLDER) == source_hash()
+
+
 def test_an_install_that_cannot_be_written_caches_at_the_user_and_a_full_cache_does_no_harm(
     tmp_path: Path,
 ) -> None:

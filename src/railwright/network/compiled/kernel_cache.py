@@ -66,8 +66,12 @@ def cache_folder(kernels: Path | None = None) -> Path | None:
 
 
 def source_hash(kernels: Path | None = None) -> str:
-    """16 hex digits over the text of every kernel file of a folder; default: this one."""
-    digest = hashlib.sha256()
-    for path in sorted((kernels or Path(__file__).parent).glob("kernel*.py")):
+    """16 hex digits over the text of every kernel file of a folder, and where it lies; default: this one.
+
+    numba keeps nothing for a copy elsewhere, so what another install compiled is not kept for this one.
+    """
+    folder = (kernels or Path(__file__).parent).resolve()
+    digest = hashlib.sha256(bytes(folder))
+    for path in sorted(folder.glob("kernel*.py")):
         digest.update(path.name.encode() + b"\0" + path.read_bytes())
     return digest.hexdigest()[:16]
