@@ -13,6 +13,7 @@ readme.py check              exit 1 if any of them differs from what `write` wou
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from collections.abc import Iterator
@@ -208,7 +209,7 @@ def wanted() -> Iterator[tuple[Path, str]]:
     from railwright.measure.training.replay import records
     from railwright.training.software.constants import band_for
 
-    table = validate()
+    table = validate(processes=min(os.cpu_count() or 1, 4))
     carried = {r["id"]: r for r in records()}
     yield BANDS, bands(ranged(table.rows, carried), *belonging(carried))
     band_for.cache_clear()

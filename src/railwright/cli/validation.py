@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 MISSED = 1
+MOST = 4
+"""Processes at most: each holds its own prices, some 0.5 GB."""
 LEGEND = (
     "Errors are predicted / measured - 1: median, mean and p90 of their sizes, bias their mean with its "
     "sign. skip: records this version does not model. Factors of training steps are fitted to the records of "
@@ -43,7 +46,7 @@ def validate(
 
     if html is not None:
         _refuse(html, family)
-    found = replay(family)
+    found = replay(family, processes=min(os.cpu_count() or 1, MOST))
     if html is not None:
         from railwright.export.files import write_new
         from railwright.measure.training.replay import fitted_families, records

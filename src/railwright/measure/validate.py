@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from importlib import resources
-from itertools import chain
+from multiprocessing import get_context
 
 from railwright.errors import RailwrightError, among
 from railwright.measure.published.collectives import collective_rows
@@ -17,22 +19,37 @@ from railwright.measure.serving import bars as serving_bars
 from railwright.measure.serving.replay import serving_rows
 from railwright.measure.table import Bar, Row, Skipped, ValidationTable
 from railwright.measure.training import bars as training_bars
-from railwright.measure.training.replay import memory_rows, records, training_rows
+from railwright.measure.training.korthikanti import korthikanti_rows
+from railwright.measure.training.replay import memory_rows, record_rows, records
+from railwright.measure.training.unseen_runs import unseen_rows
+from railwright.measure.training.vtrain import single_rows
 
-FAMILIES: dict[str, Callable[[], Iterator[Row | Skipped]]] = {
-    "designs": design_rows,
-    "models": parameter_rows,
-    "collectives": lambda: chain(collective_rows(), moe_rows(), custom_rows()),
-    "effects": effect_rows,
-    "training": lambda: chain(memory_rows(), training_rows()),
-    "serving": serving_rows,
+RECORD_PARTS = 8
+"""Parts of the training records, so that processes end at about one time."""
+
+Rows = Callable[[], Iterator[Row | Skipped]]
+
+FAMILIES: dict[str, tuple[Rows, ...]] = {
+    "designs": (design_rows,),
+    "models": (parameter_rows,),
+    "collectives": (collective_rows, moe_rows, custom_rows),
+    "effects": (effect_rows,),
+    "training": (
+        memory_rows,
+        *(partial(record_rows, part, RECORD_PARTS) for part in range(RECORD_PARTS)),
+        unseen_rows,
+        single_rows,
+        korthikanti_rows,
+    ),
+    "serving": (serving_rows,),
 }
-"""What `railwright validate FAMILY` can be asked for."""
+"""What `railwright validate FAMILY` can be asked for, in parts that need nothing of each other."""
 
 
-def validate(family: str | None = None) -> ValidationTable:
+def validate(family: str | None = None, processes: int = 1) -> ValidationTable:
     """Predict every published record of one family, or of all.
 
+    processes  that share the work; the rows are the same, and in the same order, for any number
     Raises RailwrightError for an unknown family.
     """
     if family is not None and family not in FAMILIES:
@@ -40,7 +57,8 @@ def validate(family: str | None = None) -> ValidationTable:
             f"no validation family '{family}'{among(family, FAMILIES)}; the lines of their tables, such as "
             "'memory resident' of training, cannot be asked for alone"
         )
-    found = [row for name, rows in FAMILIES.items() if family in (None, name) for row in rows()]
+    parts = [part for name, rows in FAMILIES.items() if family in (None, name) for part in rows]
+    found = [row for rows in _replayed(parts, processes) for row in rows]
     text = resources.files("railwright.measure").joinpath("data/bars.json").read_text(encoding="utf-8")
     bars = {name: Bar(**bar) for name, bar in json.loads(text).items()}
     rows = tuple(row for row in found if isinstance(row, Row))
@@ -51,3 +69,17 @@ def validate(family: str | None = None) -> ValidationTable:
     if family in (None, "serving"):
         asked += ([""] if asked else []) + serving_bars.lines(serving_bars.reached(rows, skipped))
     return ValidationTable(rows, skipped, bars, tuple(asked))
+
+
+def _replayed(parts: list[Rows], processes: int) -> Iterable[list[Row | Skipped]]:
+    """The rows of each part, in order."""
+    if min(processes, len(parts)) <= 1:
+        return map(_listed, parts)
+    # a fork of a process with threads, which compiled kernels have, may hang
+    with ProcessPoolExecutor(processes, get_context("spawn")) as pool:
+        # the last family, serving, is the longest part
+        return list(pool.map(_listed, parts[::-1]))[::-1]
+
+
+def _listed(rows: Rows) -> list[Row | Skipped]:
+    return list(rows())

@@ -15,12 +15,9 @@ from railwright.errors import PlanError
 from railwright.measure.machines import Unsupported
 from railwright.measure.table import Row, Skipped
 from railwright.measure.training.jobs import DTYPES, job_of, machine_for
-from railwright.measure.training.korthikanti import korthikanti_rows
 from railwright.measure.training.mlperf import configuration_of
 from railwright.measure.training.models import architecture_of, architectures
 from railwright.measure.training.reasons import reason_of
-from railwright.measure.training.unseen_runs import unseen_rows
-from railwright.measure.training.vtrain import single_rows
 from railwright.model.shape.architecture import Transformer
 from railwright.model.shape.pattern import kind_of
 from railwright.spec.training import TrainingJob
@@ -51,18 +48,10 @@ def records() -> Iterator[dict[str, str]]:
         yield from csv.DictReader(data.joinpath(name).read_text(encoding="utf-8").splitlines())
 
 
-def training_rows() -> Iterator[Row | Skipped]:
-    """Every record predicted, or left out with the reason; then other people's runs, vTrain's servers and
-    Korthikanti's table."""
-    yield from record_rows()
-    yield from unseen_rows()
-    yield from single_rows()
-    yield from korthikanti_rows()
-
-
-def record_rows() -> Iterator[Row | Skipped]:
-    """Every record of training.csv."""
-    for record in records():
+def record_rows(part: int = 0, parts: int = 1) -> Iterator[Row | Skipped]:
+    """Every record predicted, or left out with the reason; of so many parts in a row only one."""
+    every = list(records())
+    for record in every[len(every) * part // parts : len(every) * (part + 1) // parts]:
         family = f"training {family_of(record)}"
         try:
             yield record_row(record, family)
