@@ -254,7 +254,7 @@ def test_switches_without_a_known_power_are_told_where_power_is(tmp_path: Path) 
     """8 leaves of 1,720 W under spines that neither catalogue nor room gives a power of: in no sum, and
     never 0 W unsaid."""
     file = tmp_path / "study.yaml"
-    (tmp_path / "parts.yaml").write_text("switches:\n  ours: {like: sn5400}\n")
+    (tmp_path / "parts.yaml").write_text("switches:\n  ours: {like: sn5400, technology: infiniband}\n")
     spine = "switch: qm9700, spine_switch: ours"
     study = STUDY.format(part="expert_imbalance: 1.0").replace("switch: qm9700", spine)
     file.write_text(study.replace("railwright: 1\n", "railwright: 1\ncatalog: parts.yaml\n"))
