@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import signal
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from functools import partial
 from importlib import resources
 from multiprocessing import get_context
@@ -75,10 +77,23 @@ def _replayed(parts: list[Rows], processes: int) -> Iterable[list[Row | Skipped]
     """The rows of each part, in order."""
     if min(processes, len(parts)) <= 1:
         return map(_listed, parts)
-    # a fork of a process with threads, which compiled kernels have, may hang
-    with ProcessPoolExecutor(processes, get_context("spawn")) as pool:
+    try:
+        return _shared(parts, processes)
+    except BrokenProcessPool:
+        # one was killed, of memory most likely, of which one process alone needs less
+        return map(_listed, parts)
+
+
+def _shared(parts: list[Rows], processes: int) -> list[list[Row | Skipped]]:
+    # spawned, for a fork of a process with threads, which compiled kernels have, may hang
+    with ProcessPoolExecutor(processes, get_context("spawn"), initializer=_quiet) as pool:
         # the last family, serving, is the longest part
         return list(pool.map(_listed, parts[::-1]))[::-1]
+
+
+def _quiet() -> None:
+    """End at an interruption at once and without a word: the process that asked has one."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def _listed(rows: Rows) -> list[Row | Skipped]:

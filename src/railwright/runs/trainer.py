@@ -1,8 +1,10 @@
 """A run of Hugging Face's Trainer as a training job: its arguments, or YAML of LLaMA-Factory or Axolotl.
 
 What is read follows the table "From Hugging Face's Trainer and DeepSpeed" of docs/training/eras.md.
-Sources, read 2026-11-29: transformers' TrainingArguments (defaults), LLaMA-Factory's examples and hparams,
-Axolotl's configuration reference, DeepSpeed's "DeepSpeed Configuration JSON".
+Sources, read 2026-11-29 in copies of their code and in published configurations: transformers'
+TrainingArguments (batches of 8), LLaMA-Factory's arguments (layers are computed again unless
+disable_gradient_checkpointing; sequences of 2,048 in recent releases) and examples, Axolotl's (batches of 1).
+Of DeepSpeed's configuration the section zero_optimization is read.
 """
 
 from __future__ import annotations
