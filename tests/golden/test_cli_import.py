@@ -82,3 +82,30 @@ def test_a_model_of_its_own_is_written_where_the_study_finds_it(tmp_path: Path) 
     from railwright.model import load_model
 
     assert load_model(job.model).layers == 16
+
+
+def test_a_log_is_read_from_its_head_however_long_and_odd_it_is(tmp_path: Path) -> None:
+    """Logs outgrow what a study may be, and hold bytes that are no text."""
+    listed = {"num_layers": 32, "hidden_size": 4096, "ffn_hidden_size": 14336, "num_attention_heads": 32,
+              "group_query_attention": True, "num_query_groups": 8, "swiglu": True,
+              "normalization": "RMSNorm",
+              "add_bias_linear": False, "untie_embeddings_and_output_weights": True, "bf16": True,
+              "position_embedding_type": "rope", "vocab_size": 128256, "seq_length": 8192, "world_size": 64,
+              "global_batch_size": 64, "micro_batch_size": 1, "train_iters": 10}  # fmt: skip
+    rows = [f"  {name} {'.' * (48 - len(name))} {value}" for name, value in listed.items()]
+    head = [f"{'-' * 24} arguments {'-' * 24}", *rows, f"{'-' * 20} end of arguments {'-' * 21}"]
+    log = tmp_path / "train.log"
+    step = b"iteration 1/ 10 | elapsed \xff\x00 |\n"
+    log.write_bytes("\n".join(head).encode() + b"\n" + step * (5 * 2**20 // len(step)))
+    printed = run(str(log))
+    assert "model: llama-3.1-8b" in printed
+    assert "gpus: 64" in printed
+
+
+def test_what_is_no_text_is_refused(tmp_path: Path) -> None:
+    weights = tmp_path / "model.bin"
+    weights.write_bytes(b"\x7fELF\0\0\0")
+    refused = CliRunner().invoke(app, ["import", str(weights)])
+    assert refused.exit_code == 2
+    assert "a script, a log or a configuration is expected" in refused.output
+    assert "this is a folder" in CliRunner().invoke(app, ["import", str(tmp_path)]).output

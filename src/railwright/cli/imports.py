@@ -64,14 +64,13 @@ def import_run(
     Prints the job as a section of a study, with what was read otherwise than it stands, or not, as comments.
     Scripts are read, never run.
     """
-    from railwright.runs import Asked, read_run
-    from railwright.spec.document import read_text
+    from railwright.runs import Asked, read_run, text_of
 
     _known_era(software)
     per_server = None if study is None else _gpus_of_a_server(study)
     variables = _variables(settings or ())
     asked = Asked(name, model, vocab, gpus, per_server, software, variables, lambda name: _beside(run, name))
-    found = read_run(read_text(run), str(run), asked)
+    found = read_run(text_of(run), str(run), asked)
     fields = dict(found.fields)
     if found.config is not None:
         fields["model"] = _placed(found.config, config, run, study)
@@ -85,7 +84,9 @@ def _beside(run: Path, name: str) -> str | None:
     """The text of a file that a run names: from its own folder, by its path or its name, or from here."""
     for place in (run.parent / name, run.parent / Path(name).name, Path(name)):
         if place.is_file():
-            return place.read_text(encoding="utf-8", errors="replace")
+            from railwright.runs import text_of
+
+            return text_of(place)
     return None
 
 

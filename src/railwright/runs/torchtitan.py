@@ -70,8 +70,8 @@ def of_torchtitan(
         raise RailwrightError(f"{file}: this is no TOML: {error}") from None
     if "training" not in read:
         raise RailwrightError(
-            f"{file}: there is no section [training]; a configuration of torchtitan is expected (since "
-            "February 2026 these are Python: run it with them and give the log's job configuration as TOML)"
+            f"{file}: there is no section [training]; a TOML file of torchtitan's is expected (since "
+            "February 2026 it is configured in Python, which is not read)"
         )
     file_read = _File(read, file)
     named, arch = _model(file_read, model)
