@@ -55,6 +55,13 @@ TOML = '[model]\nname = "llama3"\nflavor = "8B"\n[training]\n'
          "[training] seq_len: 'long' is given, a whole number is expected"),
         ("x.toml", TOML + '[parallelism]\ndata_parallel_shard_degree = 8\npipeline_parallel_degree = 2\n'
          'pipeline_parallel_schedule = "Looped"\n', "'Looped' is not modelled"),
+        ("x.toml", TOML + '[parallelism]\ndata_parallel_shard_degree = 0\n',
+         "data_parallel_shard_degree: 0 is given, 1 or more is expected"),
+        ("x.toml", TOML + '[parallelism]\ndata_parallel_shard_degree = 8\npipeline_parallel_degree = 2\n'
+         'pipeline_parallel_schedule = "Interleaved1F1B"\npipeline_parallel_layers_per_stage = "two"\n',
+         "[parallelism] pipeline_parallel_layers_per_stage: 'two' is given, a whole number is expected"),
+        ("x.args", f"{ARGS}--use-precision-aware-optimizer --exp-avg-dtype fp7", "there is no 'fp7'; one of"),
+        ("x.yaml", "model_name_or_path: no/such-model\n", "'no/such-model' is no bundled model"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_said_with_its_place(file: str, text: str, told: str) -> None:
@@ -62,6 +69,37 @@ def test_what_is_wrong_is_said_with_its_place(file: str, text: str, told: str) -
         read_run(text, file, Asked())
     assert told in str(error.value)
     assert str(error.value).startswith(file)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("{", "Expecting property name"),
+        ("[]", "zero_optimization: a section is expected"),
+        ('{"zero_optimization": {"stage": "two"}}', "stage: 'two' is given, 0, 1, 2 or 3 is expected"),
+        (
+            '{"zero_optimization": {"stage": 3, "offload_param": true}}',
+            "offload_param: a section is",
+        ),
+    ],
+)
+def test_what_is_no_configuration_of_deepspeeds_is_said(text: str, told: str) -> None:
+    run = "model_name_or_path: meta-llama/Llama-3.1-8B\ndeepspeed: z.json\ncutoff_len: 2048\n"
+    with pytest.raises(RailwrightError) as error:
+        read_run(run, "x.yaml", Asked(gpus=8, beside=lambda name: text))
+    assert str(error.value).startswith("x.yaml:2: deepspeed: 'z.json'")
+    assert told in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "lines",
+    ["[model]\nconverters = [1]", "[quantize]\nlinear = 3\n[model]\nconverters = ['float8']",
+     "float8 = 3\n[model]\nconverters = 'float8'"],
+)  # fmt: skip
+def test_tables_of_another_kind_end_no_reading(lines: str) -> None:
+    top, _, rest = lines.partition("[")
+    text = f'{top}[{rest}\nname = "llama3"\nflavor = "8B"\n[training]\n'
+    assert read_run(text, "x.toml", Asked(gpus=8)).fields["gpus"] == 8
 
 
 def test_a_model_that_contradicts_the_arguments_is_refused() -> None:

@@ -89,6 +89,10 @@ def test_yaml_and_a_logs_list_say_the_same_as_the_arguments() -> None:
         ]
     )
     assert read(log, "x.args", gpus=None, name="x") == read(DENSE, "x.args")
+    # a list has number formats by Torch's names (arguments.py: map_dtype)
+    kept = ["  use_precision_aware_optimizer ... True", "  exp_avg_dtype .... torch.bfloat16"]
+    marked = log.replace("  fp16 ..", "\n".join([*kept, "  fp16 .."]))
+    assert read(marked, "x.args", gpus=None).moment_dtype == "bf16"
 
 
 LLAMA = load_model("llama-3.1-8b")

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import re
 from io import StringIO
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from railwright.cli.kept_comments import laid_back, lifted
+
+if TYPE_CHECKING:
+    from ruamel.yaml import YAML
 
 SEARCHED: dict[str, tuple[str, ...]] = {
     "jobs": ("gpus", "micro_batch", "software", "layout", "overlap"),
@@ -33,12 +36,7 @@ def in_study(
     fragment  a section with that one job behind lines of comment, as `search.export` writes it
     rate      of a serving job's clients, where the search had another than the study
     """
-    from ruamel.yaml import YAML
-
-    yaml = YAML(typ="rt")
-    yaml.width = 4096
-    if re.search(rf"^{section}:.*\n(?:[ \t]*(?:#.*)?\n)*[ \t]+- ", text, re.MULTILINE):
-        yaml.indent(mapping=2, sequence=4, offset=2)
+    yaml = as_written(text, section)
     study, found = yaml.load(text.replace("\r\n", "\n")), yaml.load(fragment)[section][0]
     job = _named(study[section], name)
     flow, keys = job.fa.flow_style(), list(job)
@@ -62,6 +60,19 @@ def in_study(
     if others := _of_the_job(study, f"{section}.{name}."):
         said.append(f"{HEADS[-1]}, and kept: {', '.join(others)}")
     return "\n".join([*said, "".join(kept)])
+
+
+def as_written(text: str, section: str) -> YAML:
+    """What reads a study and writes it back: comments stay, long lines too, and how lists are indented: as
+    that of the section is, or any other where it is not there."""
+    from ruamel.yaml import YAML
+
+    yaml = YAML(typ="rt")
+    yaml.width = 4096
+    known = section if re.search(rf"^{section}:", text, re.MULTILINE) else r"\w+"
+    if re.search(rf"^{known}:.*\n(?:[ \t]*(?:#.*)?\n)*[ \t]+- ", text, re.MULTILINE):
+        yaml.indent(mapping=2, sequence=4, offset=2)
+    return yaml
 
 
 def _named(jobs: Any, name: str) -> Any:

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from railwright.cli.exported_study import as_written
 from railwright.cli.studies import open_study, study_text
-from railwright.errors import RailwrightError, nearest
+from railwright.errors import RailwrightError, among
 
 if TYPE_CHECKING:
     from railwright.runs import Run
@@ -64,6 +65,7 @@ def import_run(
     Prints the job as a section of a study, with what was read otherwise than it stands, or not, as comments.
     Scripts are read, never run.
     """
+    from railwright.export.files import write_new
     from railwright.runs import Asked, read_run, text_of
 
     _known_era(software)
@@ -73,21 +75,20 @@ def import_run(
     found = read_run(text_of(run), str(run), asked)
     fields = dict(found.fields)
     if found.config is not None:
-        fields["model"] = _placed(found.config, config, run, study)
+        fields["model"] = _placed(config, run, study)
     job = _validated(fields, run)
     if found.config is not None and config is not None:
-        _write(found.config, config)
+        write_new({config: json.dumps(found.config, indent=2) + "\n"})
     typer.echo(_fragment(job, found, run) if study is None else _in_study(job, found, run, study), nl=False)
 
 
 def _beside(run: Path, name: str) -> str | None:
     """The text of a file that a run names: from its own folder, by its path or its name, or from here."""
-    for place in (run.parent / name, run.parent / Path(name).name, Path(name)):
-        if place.is_file():
-            from railwright.runs import text_of
+    from railwright.runs import text_of
 
-            return text_of(place)
-    return None
+    places = (run.parent / name, run.parent / Path(name).name, Path(name))
+    found = next((place for place in places if place.is_file()), None)
+    return None if found is None else text_of(found)
 
 
 def _known_era(software: str) -> None:
@@ -95,10 +96,8 @@ def _known_era(software: str) -> None:
         return
     from railwright.training.software.eras import eras
 
-    known = list(eras())
-    if software not in known:
-        hint = nearest(software, known) or f"; choose one of {', '.join(known)}"
-        raise RailwrightError(f"--software: there is no era '{software}'{hint}")
+    if software not in eras():
+        raise RailwrightError(f"--software: there is no era '{software}'{among(software, eras())}")
 
 
 def _gpus_of_a_server(study: str) -> int:
@@ -119,7 +118,7 @@ def _variables(settings: Sequence[str]) -> dict[str, str]:
     return found
 
 
-def _placed(config: Mapping[str, Any], file: Path | None, run: Path, study: str | None) -> str:
+def _placed(file: Path | None, run: Path, study: str | None) -> str:
     """How the job names its config.json, from where the study lies."""
     if file is None:
         raise RailwrightError(
@@ -133,24 +132,18 @@ def _placed(config: Mapping[str, Any], file: Path | None, run: Path, study: str 
     return os.path.relpath(file, Path(study).parent)
 
 
-def _write(config: Mapping[str, Any], file: Path) -> None:
-    """A new file, with what was read."""
-    with file.open("x", encoding="utf-8") as out:
-        out.write(json.dumps(config, indent=2) + "\n")
-
-
 def _validated(fields: Mapping[str, Any], run: Path) -> TrainingJob:
     """The job itself. Raises RailwrightError for values that no job can have."""
     from pydantic import ValidationError
 
+    from railwright.spec.check import flaw_of
     from railwright.spec.training import TrainingJob
 
     try:
         return TrainingJob.model_validate(fields)
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(map(str, first["loc"]))
-        raise RailwrightError(f"{run}: jobs.{where}: {first['msg']} (given is {first['input']!r})") from None
+        flaw = flaw_of(dict(error.errors(include_url=False)[0]))
+        raise RailwrightError(f"{run}: jobs.{'.'.join(map(str, flaw.path))}: {flaw.message}") from None
 
 
 def _fragment(job: TrainingJob, found: Run, run: Path) -> str:
@@ -167,15 +160,11 @@ def _in_study(job: TrainingJob, found: Run, run: Path, study: str) -> str:
     """The study with the job in the place of one of its name, or behind the others; comments stay."""
     from io import StringIO
 
-    from ruamel.yaml import YAML
-
     from railwright.spec import load_study_text
 
-    yaml = YAML(typ="rt")
-    yaml.width = 4096
-    yaml.indent(mapping=2, sequence=4, offset=2)
-    fragment = _fragment(job, found, run)
-    whole, read = yaml.load(study_text(study).replace("\r\n", "\n")), yaml.load(fragment)["jobs"][0]
+    fragment, before = _fragment(job, found, run), study_text(study).replace("\r\n", "\n")
+    yaml = as_written(before, "jobs")
+    whole, read = yaml.load(before), yaml.load(fragment)["jobs"][0]
     jobs = whole.setdefault("jobs", [])
     at = next((i for i, one in enumerate(jobs) if one.get("name") == job.name), len(jobs))
     if at < len(jobs):

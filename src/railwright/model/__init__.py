@@ -1,6 +1,6 @@
 """The transformer as a value: architecture, parameters, FLOPs, operators of one GPU, activation memory."""
 
-from railwright.model.configs.hf_config import bundled_models, load_model, parse_config
+from railwright.model.configs.hf_config import bundled_config, bundled_models, load_model, parse_config
 from railwright.model.counts.parameters import (
     GpuParameters,
     ParameterCount,
@@ -29,6 +29,7 @@ __all__ = [
     "Operator",
     "ParameterCount",
     "Transformer",
+    "bundled_config",
     "bundled_models",
     "count_parameters",
     "embedding_operators",

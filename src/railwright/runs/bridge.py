@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from railwright.runs.given import Given, Value
+from railwright.runs.given import FIELDS, Given, Value, number_format, texts
 
 SECTIONS = ("model", "train", "ddp")
 """What a file has by which it is known."""
@@ -20,11 +20,10 @@ READ = ("model", "ddp", "optimizer", "train", "dataset", "tokenizer", "mixed_pre
 """Sections, in an order in which later ones overrule: overlaps are set by the last (`CommOverlapConfig`)."""
 
 RENAMED = {
+    **FIELDS,
     "num_moe_experts": "num_experts",
     "num_layers_in_first_pipeline_stage": "decoder_first_pipeline_num_layers",
     "num_layers_in_last_pipeline_stage": "decoder_last_pipeline_num_layers",
-    "cuda_graph_modules": "cuda_graph_scope",
-    "use_custom_fsdp": "use_megatron_fsdp",
 }
 """Fields that arguments call otherwise."""
 
@@ -47,10 +46,6 @@ TARGETS = {
 """Layers that get adapters by default, and ours (peft/lora.py)."""
 
 
-TYPES = {"bfloat16": "bf16", "float32": "fp32", "float16": "fp16", "uint8": "fp8"}
-"""Torch's number formats, and arguments' words for them."""
-
-
 def is_bridges(read: Any) -> bool:
     """Whether YAML is a configuration of Megatron-Bridge."""
     return isinstance(read, Mapping) and all(isinstance(read.get(name), Mapping) for name in SECTIONS)
@@ -71,8 +66,13 @@ def of_bridge(read: Mapping[str, Any], file: str, lines: Mapping[str, int]) -> G
     values = {
         key: Value(_words(value), lines.get(key, 0), key) for key, value in found.items() if value is not None
     }
-    environment = {str(k): str(v) for k, v in (read.get("env_vars") or {}).items()}
-    return Given(file, values, environment=environment, everything=True, adapters=_adapters(read.get("peft")))
+    return Given(
+        file,
+        values,
+        environment=texts(read.get("env_vars")),
+        everything=True,
+        adapters=_adapters(read.get("peft")),
+    )
 
 
 def _precision(name: str) -> dict[str, Any]:
@@ -100,7 +100,8 @@ def _adapters(peft: Any) -> dict[str, Any] | None:
     """LoRA's section of a job; None where all weights train, {} for adapters that are not modelled."""
     if not isinstance(peft, Mapping):
         return None
-    modules = [str(one).rsplit(".", 1)[-1] for one in peft.get("target_modules") or TARGETS]
+    listed = peft.get("target_modules")
+    modules = [str(one).rsplit(".", 1)[-1] for one in (listed if isinstance(listed, list) else TARGETS)]
     targets = tuple(TARGETS[one] for one in TARGETS if one in modules)
     if "dim" not in peft or not targets:
         return {}
@@ -119,5 +120,4 @@ def _plain(value: Any) -> str:
     """A type, function or enumeration by its name; anything else as it is."""
     if isinstance(value, Mapping):
         value = str(value.get("_name_") or value.get("_target_") or "").rsplit(".", 1)[-1]
-    text = str(value)
-    return TYPES.get(text.removeprefix("torch."), text)
+    return number_format(str(value))

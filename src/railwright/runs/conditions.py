@@ -16,9 +16,18 @@ NUMBERS = {
     "-le": operator.le,
 }
 
-
 COMPARING = {*TEXTS, *NUMBERS, "-z", "-n", "true", "false"}
 """Words by which a test is known that has no brackets."""
+
+
+def both(a: bool | None, b: bool | None) -> bool | None:
+    """Whether two things hold; None where that is not known."""
+    return False if a is False or b is False else None if None in (a, b) else True
+
+
+def either(a: bool | None, b: bool | None) -> bool | None:
+    """Whether one of two things holds; None where that is not known."""
+    return True if a or b else None if None in (a, b) else False
 
 
 def compared(texts: list[str]) -> bool | None:

@@ -12,6 +12,12 @@ from railwright.runs.shell import MISSING, UNSET
 
 Number = TypeVar("Number", int, float)
 
+FIELDS = {"cuda_graph_modules": "cuda_graph_scope", "use_custom_fsdp": "use_megatron_fsdp"}
+"""Names of Megatron-core's configurations, and the older or newer ones that arguments are kept under."""
+
+FORMATS = {"bfloat16": "bf16", "float32": "fp32", "float16": "fp16", "uint8": "fp8"}
+"""Torch's number formats, and arguments' words for them (arguments.py: map_dtype)."""
+
 
 @dataclass(frozen=True)
 class Value:
@@ -129,6 +135,16 @@ class Given:
         raise self.refuse(
             name, f"it is '{shown}', and nothing in the file says what {dollar(missing[0])} is; give {what}"
         )
+
+
+def number_format(text: str) -> str:
+    """Torch's name of a number format as arguments have it; any other text as it is."""
+    return FORMATS.get(text.removeprefix("torch."), text)
+
+
+def texts(read: Any) -> dict[str, str]:
+    """A mapping of a file as texts; {} for anything else."""
+    return {str(k): str(v) for k, v in read.items()} if isinstance(read, Mapping) else {}
 
 
 def dollar(name: str) -> str:

@@ -7,6 +7,7 @@ TransformerConfig, OptimizerConfig and DistributedDataParallelConfig.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from railwright.model.shape.architecture import Transformer
@@ -29,7 +30,8 @@ GRAPHS = {
     "moe_router": "router",
     "moe_preprocess": "router",
 }
-TYPES = {"fp32": "fp32", "bf16": "bf16", "fp16": "fp16", "fp8": "fp8"}
+MOMENTS = ("fp32", "bf16", "fp16", "fp8")
+"""Types of `--exp-avg-dtype`."""
 
 
 def job_fields(given: Given, arch: Transformer, gpus: int | None, per_server: int | None) -> dict[str, Any]:
@@ -61,7 +63,7 @@ def job_fields(given: Given, arch: Transformer, gpus: int | None, per_server: in
     found |= _kernels(given, arch)
     if gpus is not None:
         found["gpus"] = gpus
-        ranks = layout.get("tensor", 1) * layout.get("context", 1) * layout.get("pipeline", 1)
+        ranks = _ranks(layout)
         if gpus % ranks:
             given.doubts.append(
                 f"{gpus} GPUs are no multiple of the {ranks} of one replica; --gpus says others"
@@ -73,6 +75,12 @@ def job_fields(given: Given, arch: Transformer, gpus: int | None, per_server: in
     if given.has("num_workers") and (workers := given.whole("num_workers")) != 2:
         found["data"] = {"workers": workers}
     return found
+
+
+def _ranks(layout: Mapping[str, Any]) -> int:
+    """GPUs of one replica."""
+    ranks: int = layout.get("tensor", 1) * layout.get("context", 1) * layout.get("pipeline", 1)
+    return ranks
 
 
 def _layout(given: Given, arch: Transformer, gpus: int | None) -> dict[str, Any]:
@@ -89,7 +97,7 @@ def _layout(given: Given, arch: Transformer, gpus: int | None) -> dict[str, Any]
         found |= {"expert_tensor": inner} if inner not in (None, tensor) else {}
     if given.yes("sequence_parallel") and tensor > 1:
         found["sequence_parallel"] = True
-    found |= _sharding(given, tensor * context * found.get("pipeline", 1), context, gpus)
+    found |= _sharding(given, _ranks(found), context, gpus)
     return found | _again(given, arch) | _held(given, arch)
 
 
@@ -236,7 +244,9 @@ def _states(given: Given) -> dict[str, Any]:
     elif given.yes("grad_reduce_in_bf16") or given.text("megatron_fsdp_main_grads_dtype") == "bf16":
         found["gradient_dtype"] = "bf16"
     if given.yes("use_precision_aware_optimizer"):
-        moments = TYPES.get(given.text("exp_avg_dtype") or "fp32", "fp32")
+        moments = given.text("exp_avg_dtype") or "fp32"
+        if moments not in MOMENTS:
+            raise given.refuse("exp_avg_dtype", f"there is no '{moments}'; one of {', '.join(MOMENTS)}")
         if moments == "fp16":
             given.doubts.append("moments in fp16 take what those in bf16 do, which are predicted")
             moments = "bf16"
@@ -327,8 +337,7 @@ def _all_at_once(given: Given, layout: dict[str, Any], micro: int, gpus: int | N
         raise given.refuse(
             "global_batch_size", "--global-batch-size is not given; with --gpus it is a microbatch a replica"
         )
-    ranks: int = layout.get("tensor", 1) * layout.get("context", 1) * layout.get("pipeline", 1)
-    return max(gpus // ranks, 1) * micro
+    return max(gpus // _ranks(layout), 1) * micro
 
 
 def _tokens(given: Given, batch: int, sequence: int) -> float:

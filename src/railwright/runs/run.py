@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -58,7 +58,7 @@ class Asked:
     gpus: int | None = None
     per_server: int | None = None
     software: str = ""
-    variables: Mapping[str, str] | None = None
+    variables: Mapping[str, str] = field(default_factory=dict)
     beside: Beside = lambda name: None
 
 
@@ -73,7 +73,7 @@ def read_run(text: str, file: str, asked: Asked) -> Run:
 
         fields, arch, config, notes = of_torchtitan(text, file, asked.model, asked.gpus)
         return Run(_named(fields, file, asked), arch, config, notes)
-    given = arguments_of(text, file, asked.variables or {})
+    given = arguments_of(text, file, asked.variables)
     gpus = asked.gpus or given.gpus
     if is_trainers(given):
         fields, arch = trainer_fields(given, asked.model, gpus, asked.beside)

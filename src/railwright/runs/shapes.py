@@ -1,7 +1,8 @@
 """The model that Megatron-LM's arguments describe: a bundled one, or a config.json of a family that has it.
 
 Source, read 2026-11-29: Megatron-LM d98e8a6, megatron/training/arguments.py (validate_args: the widths that
-follow from others).
+follow from others; defaults of --kv-lora-rank 32, --qk-head-dim and --v-head-dim 128, --qk-pos-emb-head-dim
+64) and megatron/core/transformer/transformer_config.py (moe_router_topk 2).
 """
 
 from __future__ import annotations
@@ -14,12 +15,10 @@ from typing import Any
 
 from railwright.errors import RailwrightError
 from railwright.model import bundled_models, load_model, parse_config
+from railwright.model.operators.ends import padded_vocabulary
 from railwright.model.shape.architecture import Transformer
 from railwright.model.shape.pattern import PARTS, is_hybrid, layer_kinds
 from railwright.runs.given import Given
-
-DIVISIBLE = 128
-"""Megatron's default of --make-vocab-size-divisible-by."""
 
 
 def shape_of(given: Given) -> dict[str, Any]:
@@ -161,11 +160,17 @@ def _vocabulary(given: Given) -> int | None:
     if size is None:
         if rows := given.whole("padded_vocab_size") or TOKENIZERS.get(given.told("tokenizer_type")):
             return rows
-        try:
-            return load_model(given.told("tokenizer_model").rstrip("/").rsplit("/", 1)[-1]).vocab
-        except RailwrightError:
-            return None
+        known = behind(given.told("tokenizer_model"))
+        return None if known is None else known.vocab
     return size
+
+
+def behind(path: str) -> Transformer | None:
+    """The bundled model that the last part of a path or of a repository's name names, if one does."""
+    try:
+        return load_model(path.rstrip("/").rsplit("/", 1)[-1])
+    except RailwrightError:
+        return None
 
 
 def bundled_as(wanted: Mapping[str, Any], given: Given) -> str | None:
@@ -196,8 +201,8 @@ def differences(arch: Transformer, wanted: Mapping[str, Any], given: Given) -> l
 def padded(vocab: int, given: Given) -> int:
     """Rows of a vocabulary that tensor-parallel ranks share evenly (megatron/training/tokenizer)."""
     tensor = given.count("tensor_model_parallel_size") or 1
-    multiple = (given.count("make_vocab_size_divisible_by") or DIVISIBLE) * tensor
-    return -(-vocab // multiple) * multiple
+    multiple = given.count("make_vocab_size_divisible_by")
+    return padded_vocabulary(vocab, tensor, multiple) if multiple else padded_vocabulary(vocab, tensor)
 
 
 SMALL = {

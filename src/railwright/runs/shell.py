@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
-from railwright.runs.conditions import COMPARING, compared, computed
+from railwright.runs.conditions import COMPARING, both, compared, computed, either
 from railwright.runs.words import Array, Operator, Token, Word, tokens
 
 UNSET = "\0"
@@ -22,6 +22,11 @@ EXPANSION = re.compile(r"\$\{(\w+|[@*#])(\[[^\]]*\])?(?:(:?[-=?+])(.*))?\}$", re
 ASSIGNED = re.compile(r"([A-Za-z_]\w*)(\+?)=")
 BRINGING = ("export", "local", "readonly", "declare", "typeset")
 MISSING = re.compile(f"{UNSET}([^{UNSET}]*){UNSET}")
+
+
+def unset(name: str) -> str:
+    """What stands for a variable or expansion without a value."""
+    return f"{UNSET}{name}{UNSET}"
 
 
 @dataclass(frozen=True)
@@ -182,7 +187,7 @@ class _Run:
 
     def _holds(self, every: Iterable[Token]) -> bool | None:
         """Whether a chain of tests holds; None where that is not known."""
-        found, joined, test = True, "&&", list[Word]()
+        joined, test = "&&", list[Word]()
         chain: list[tuple[str, list[Word]]] = []
         for token in every:
             if isinstance(token, Operator):
@@ -194,13 +199,9 @@ class _Run:
                 test.append(token)
         if test:
             chain.append((joined, test))
-        result: bool | None = found
+        result: bool | None = True
         for joins, words in chain:
-            one = self._test(words)
-            if joins == "&&":
-                result = False if result is False or one is False else None if None in (result, one) else True
-            else:
-                result = True if result or one else None if None in (result, one) else False
+            result = (both if joins == "&&" else either)(result, self._test(words))
         return result
 
     def _test(self, words: list[Word]) -> bool | None:
@@ -222,7 +223,7 @@ class _Run:
         runs = self._running()
         if joined and runs is not False:
             through = self.last if joined == "&&" else None if self.last is None else not self.last
-            runs = False if through is False else None if None in (through, runs) else True
+            runs = both(through, runs)
         words = [token for token in command if isinstance(token, Word)]
         if words and words[0].bare in ("[", "[[", "test"):
             self.last = self._test(words)
@@ -248,15 +249,17 @@ class _Run:
 
     def _running(self) -> bool | None:
         """Whether commands run here: every frame's must."""
-        states = [frame.runs for frame in self.frames]
-        return False if False in states else None if None in states else True
+        found: bool | None = True
+        for frame in self.frames:
+            found = both(found, frame.runs)
+        return found
 
     def _assign(self, found: re.Match[str], word: Word, runs: bool | None) -> None:
         name = found[1]
         if runs is False or name in self.fixed:
             return
         if runs is None:
-            self.script.values[name] = f"{UNSET}{name}{UNSET}"
+            self.script.values[name] = unset(name)
             return
         rest = _behind(word, len(found[0]))
         value = " ".join(self._fields(rest, splits=False))
@@ -312,17 +315,17 @@ class _Run:
         if written.startswith("$(("):
             return self._arithmetic(written[3:-2], written)
         if written.startswith(("$(", "`")):
-            return f"{UNSET}{' '.join(written.split())}{UNSET}"
+            return unset(" ".join(written.split()))
         found = EXPANSION.match(written)
         if written.startswith("${") and not found:
-            return f"{UNSET}{written}{UNSET}"
+            return unset(written)
         name = found[1] if found else written[1:]
         value = self.script.values.get(name)
         whole = bool(found and found[2])
         if found and found[3]:
             value = self._default(found[3], found[4] or "", value, name)
         if value is None:
-            return f"{UNSET}{name}{UNSET}"
+            return unset(name)
         if isinstance(value, list) and not whole:
             return value[0] if value else ""
         return value
@@ -352,7 +355,7 @@ class _Run:
         try:
             return str(computed(ast.parse(text.strip().replace("/", "//"), mode="eval").body))
         except (SyntaxError, ValueError, ZeroDivisionError, KeyError):
-            return f"{UNSET}{' '.join(whole.split())}{UNSET}"
+            return unset(" ".join(whole.split()))
 
     def _number(self, found: re.Match[str]) -> str:
         value = self.script.values.get(found[1] or found[2], "?")

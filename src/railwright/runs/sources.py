@@ -11,12 +11,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 from railwright.errors import RailwrightError
 from railwright.runs.bridge import is_bridges, of_bridge
-from railwright.runs.given import Given, Value, dollar
-from railwright.runs.shell import MISSING, UNSET, Command, Script, follow
+from railwright.runs.given import FIELDS, Given, Value, dollar, number_format, texts
+from railwright.runs.shell import MISSING, Command, Script, follow, unset
 from railwright.runs.trainer import KINDS, of_mapping
 
 LISTED = re.compile(r"(?:^|\s)([a-z]\w*) (\.+) (.*)$")
@@ -37,18 +36,17 @@ NEGATED = {
 """Switches that turn something off, and what (arguments.py: store_false)."""
 
 RENAMED = {
+    **FIELDS,
     "fp8_format": "fp8",
     "fp4_format": "fp4",
-    "cuda_graph_modules": "cuda_graph_scope",
     "model_parallel_size": "tensor_model_parallel_size",
-    "use_custom_fsdp": "use_megatron_fsdp",
 }
 """Other names of arguments, and those that are kept (arguments.py: dest; older releases)."""
 
 TRAINS = {
-    *("num_layers", "micro_batch_size", "tensor_model_parallel_size", "seq_length"),
-    *("model_name_or_path", "per_device_train_batch_size", "gradient_accumulation_steps", "deepspeed"),
-}
+    "num_layers", "micro_batch_size", "tensor_model_parallel_size", "seq_length",
+    "model_name_or_path", "per_device_train_batch_size", "gradient_accumulation_steps", "deepspeed",
+}  # fmt: skip
 """Arguments by two of which a launch of training is known."""
 
 NODES = ("nnodes", "N", "nodes", "num_nodes", "num_machines")
@@ -126,7 +124,7 @@ def _launches(command: Command, file: str) -> list[Command]:
     found = []
     for one in command.fields:
         if " " in one and "--" in one and TRAINS & set(map(_own, re.findall(r"--[\w-]+", one))):
-            marked = MISSING.sub(lambda name: UNSET + re.sub(r"\W+", "_", name[1]) + UNSET, one)
+            marked = MISSING.sub(lambda name: unset(re.sub(r"\W+", "_", name[1])), one)
             try:
                 inner = follow(marked, file, {}).commands
             except RailwrightError:
@@ -187,9 +185,9 @@ def _own(argument: str) -> str:
 def _size(fields: Iterable[str], text: str, script: Script) -> tuple[int | None, int | None]:
     """GPUs, and those of one node, by the launcher's words, else Slurm's; None where nothing tells."""
     given = {_own(name).strip("_"): value for name, value in _pairs(list(fields))}
-    texts = {k: v for k, v in script.values.items() if isinstance(v, str)}
+    known = {k: v for k, v in script.values.items() if isinstance(v, str)}
     for long, short, value in SBATCH.findall(text):
-        given.setdefault(_own(long or short), _filled(value, texts))
+        given.setdefault(_own(long or short), _filled(value, known))
     every, each = _first(given, PROCESSES), _first(given, EACH)
     # one node, to every launcher, where none are asked for
     nodes = _first(given, NODES) if any(name in given for name in NODES) else 1
@@ -222,7 +220,7 @@ def _of_log(text: str, file: str) -> Given:
             inside, values = True, {}
         elif inside and (found := LISTED.search(row)):
             own = RENAMED.get(found[1], found[1])
-            values[own] = Value((found[3].strip(),), number, found[1])
+            values[own] = Value((number_format(found[3].strip()),), number, found[1])
     if not values:
         raise RailwrightError(f"{file}: the list of arguments that begins in it is empty or cut off")
     given = Given(file, values, everything=True)
@@ -248,7 +246,7 @@ def _of_yaml(text: str, file: str, variables: Mapping[str, str]) -> Given:
             " or a configuration of LLaMA-Factory (model_name_or_path), Axolotl (base_model) or "
             "Megatron-Bridge (model, train, ddp)"
         )
-    around = {**_texts(read.get("ENV_VARS")), **variables}
+    around = {**texts(read.get("ENV_VARS")), **variables}
     lines, values = _lines(text), dict[str, Value]()
     for name, value in listed.items():
         if value is False or value is None:
@@ -268,10 +266,6 @@ def _keys(text: str) -> Mapping[str, int]:
     return found
 
 
-def _texts(given: Any) -> dict[str, str]:
-    return {str(k): str(v) for k, v in given.items()} if isinstance(given, dict) else {}
-
-
 def _filled(text: str, variables: Mapping[str, str]) -> str:
     """A text with its ${…} replaced by their values, or by their names between marks."""
-    return re.sub(r"\$\{?(\w+)\}?", lambda found: variables.get(found[1], f"\0{found[1]}\0"), text)
+    return re.sub(r"\$\{?(\w+)\}?", lambda found: variables.get(found[1], unset(found[1])), text)

@@ -11,11 +11,10 @@ from __future__ import annotations
 import json
 import tomllib
 from collections.abc import Mapping
-from importlib.resources import files
 from typing import Any
 
 from railwright.errors import RailwrightError, nearest
-from railwright.model import load_model, parse_config
+from railwright.model import bundled_config, load_model, parse_config
 from railwright.model.shape.architecture import Transformer
 
 FLAVORS = {
@@ -78,17 +77,11 @@ def of_torchtitan(
     notes: list[str] = []
     config = None
     if not model and arch.mtp_layers:
-        named, config = "", _without_mtp(named)
+        # torchtitan builds no layers of multi-token prediction
+        named, config = "", bundled_config(named) | {"num_nextn_predict_layers": 0}
         arch = parse_config(json.dumps(config), f"{arch.name}.json", arch.name)
     fields = {"model": named} | _job(file_read, arch, gpus, notes)
     return fields, arch, config, tuple(notes)
-
-
-def _without_mtp(name: str) -> dict[str, Any]:
-    """The config.json of a bundled model without layers of multi-token prediction: torchtitan builds none."""
-    text = (files("railwright.model") / "data" / f"{name}.json").read_text(encoding="utf-8")
-    config = {key: value for key, value in json.loads(text).items() if not key.startswith("_")}
-    return config | {"num_nextn_predict_layers": 0}
 
 
 class _File:
@@ -109,15 +102,22 @@ class _File:
     def _checked(self, value: Any, default: Any, where: str) -> Any:
         kind = type(default)
         right = type(value) is kind or (kind is list and isinstance(value, str))
-        if not right and default is not None:
+        if not right:
             expected = {bool: "true or false", int: "a whole number", str: "a text", list: "a list"}[kind]
             raise RailwrightError(f"{self.file}: {where}: {value!r} is given, {expected} is expected")
         return value
 
-    def degree(self, key: str) -> int:
-        """The size of a group; 1 where it is not given."""
-        value: int = self.get("parallelism", key, 1)
-        if value < 1:
+    def table(self, *names: str) -> Mapping[str, Any]:
+        """A table in tables; {} where one of them is none."""
+        found: Any = self.read
+        for name in names:
+            found = found.get(name) if isinstance(found, Mapping) else None
+        return found if isinstance(found, Mapping) else {}
+
+    def degree(self, key: str, default: int = 1) -> int:
+        """The size of a group, or another number of [parallelism]; the default where it is not given."""
+        value: int = self.get("parallelism", key, default)
+        if value < 1 and value != default:
             raise RailwrightError(
                 f"{self.file}: [parallelism] {key}: {value} is given, 1 or more is expected"
             )
@@ -143,7 +143,7 @@ def _job(read: _File, arch: Transformer, gpus: int | None, notes: list[str]) -> 
     layout = _layout(read, arch, notes)
     ranks = layout.get("tensor", 1) * layout.get("context", 1) * layout.get("pipeline", 1)
     replicate = read.degree("data_parallel_replicate_degree")
-    shard: int = read.get("parallelism", "data_parallel_shard_degree", -1)
+    shard = read.degree("data_parallel_shard_degree", -1)
     if gpus is None and shard > 0:
         gpus = replicate * shard * ranks
     if gpus is None:
@@ -234,8 +234,8 @@ def _stages(read: _File, arch: Transformer) -> dict[str, Any]:
             f"{', '.join(SCHEDULES)} are"
         )
     schedule, virtual = SCHEDULES[named.lower()]
-    each = read.get("parallelism", "pipeline_parallel_layers_per_stage", None)
-    if each is not None and schedule in ("interleaved", "zb-h1"):
+    each = read.degree("pipeline_parallel_layers_per_stage", 0)
+    if each and schedule in ("interleaved", "zb-h1"):
         less = sum(
             read.get("parallelism", f"pipeline_parallel_{end}_stage_less_layers", 1)
             for end in ("first", "last")
@@ -270,14 +270,14 @@ def _sharding(
 def _formats(read: _File, notes: list[str]) -> dict[str, Any]:
     """What matrices are multiplied in, by the converters of the model."""
     given = read.get("model", "converters", [])
-    converters = [one.strip() for one in given.split(",")] if isinstance(given, str) else given
+    converters = [str(one).strip() for one in (given.split(",") if isinstance(given, str) else given)]
     if read.get("float8", "enable_float8_linear", False):
         converters = [*converters, "float8"]
     found: dict[str, Any] = {}
     for one in converters:
         if one.rsplit(".", 1)[-1] == "float8" and "grouped" not in one:
-            tables = (read.read.get("float8"), read.read.get("quantize", {}).get("linear", {}).get("float8"))
-            recipe = next((t["recipe_name"] for t in tables if t and t.get("recipe_name")), "tensorwise")
+            tables = (read.table("float8"), read.table("quantize", "linear", "float8"))
+            recipe = next((str(t["recipe_name"]) for t in tables if t.get("recipe_name")), "tensorwise")
             found["dtype"] = "fp8_rowwise" if recipe.startswith("rowwise") else "fp8"
         elif one.rsplit(".", 1)[-1] == "mx" and "grouped" not in one:
             found["dtype"] = "mxfp8"

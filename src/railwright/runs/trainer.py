@@ -14,10 +14,10 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from railwright.errors import RailwrightError
 from railwright.model import load_model
 from railwright.model.shape.architecture import Transformer
 from railwright.runs.given import Given, Value
+from railwright.runs.shapes import behind
 
 AXOLOTL = {
     "base_model": "model_name_or_path",
@@ -31,8 +31,8 @@ AXOLOTL = {
 }
 """Keys of Axolotl and what the Trainer or LLaMA-Factory call them."""
 
-KINDS = {"model_name_or_path": "Trainer", "base_model": "Axolotl"}
-"""A key by which a file is known for a fine-tuning run."""
+KINDS = ("model_name_or_path", "base_model")
+"""Keys by one of which a file is known for a fine-tuning run: the Trainer's or LLaMA-Factory's, Axolotl's."""
 
 LENGTHS = ("cutoff_len", "max_seq_length", "max_length", "model_max_length")
 MODULES = {
@@ -55,7 +55,7 @@ def is_trainers(given: Given) -> bool:
 
 
 def of_mapping(read: Mapping[str, Any], file: str, lines: Mapping[str, int]) -> Given:
-    """YAML of LLaMA-Factory or Axolotl as arguments; inner mappings by their keys alone."""
+    """YAML of LLaMA-Factory or Axolotl as arguments; those of inner mappings are 'outer.inner'."""
     values: dict[str, Value] = {}
     for key, value in read.items():
         if isinstance(value, Mapping):
@@ -118,13 +118,12 @@ def trainer_fields(
 def _model(given: Given) -> str:
     """The bundled model of that name."""
     name = given.text("model_name_or_path") or ""
-    try:
-        load_model(name.rstrip("/").rsplit("/", 1)[-1])
-    except RailwrightError:
+    found = behind(name)
+    if found is None:
         raise given.refuse(
             "model_name_or_path", f"'{name}' is no bundled model; give it with --model, or its config.json"
-        ) from None
-    return load_model(name.rstrip("/").rsplit("/", 1)[-1]).name
+        )
+    return found.name
 
 
 def _sharding(given: Given, gpus: int, beside: Beside) -> tuple[dict[str, Any], str]:
@@ -167,14 +166,16 @@ def _deepspeed(given: Given, beside: Beside) -> dict[str, Any]:
         stage = int(found[1])
         return {"zero": stage} | ({"offload": ("weights" if stage == 3 else "optimizer",)} if offload else {})
     try:
-        zero = json.loads(text).get("zero_optimization", {})
-        stage = int(zero.get("stage", 0))
-    except (ValueError, AttributeError, TypeError) as error:
+        read = json.loads(text)
+    except ValueError as error:
         raise given.refuse("deepspeed", f"'{named}' is no configuration of DeepSpeed's: {error}") from None
+    zero = _section(given, named, read, "zero_optimization")
+    stage = zero.get("stage", 0)
+    if type(stage) is not int or stage not in range(4):
+        raise given.refuse("deepspeed", f"'{named}': stage: {stage!r} is given, 0, 1, 2 or 3 is expected")
     layout: dict[str, Any] = {"zero": stage}
-    held = {
-        part: (zero.get(f"offload_{part}") or {}).get("device", "none") for part in ("optimizer", "param")
-    }
+    parts = ("optimizer", "param")
+    held = {part: _section(given, named, zero, f"offload_{part}").get("device", "none") for part in parts}
     if "nvme" in held.values():
         given.doubts.append("what goes to NVMe is predicted in host memory")
     if held["param"] != "none":
@@ -182,6 +183,16 @@ def _deepspeed(given: Given, beside: Beside) -> dict[str, Any]:
     elif held["optimizer"] != "none":
         layout["offload"] = ("optimizer",)
     return layout
+
+
+def _section(given: Given, named: str, read: Any, key: str) -> Mapping[str, Any]:
+    """A section of DeepSpeed's configuration, {} where it is left out or null."""
+    found = read.get(key) or {} if isinstance(read, Mapping) else None
+    if not isinstance(found, Mapping):
+        raise given.refuse(
+            "deepspeed", f"'{named}' is no configuration of DeepSpeed's: {key}: a section is expected"
+        )
+    return found
 
 
 def _parallel(given: Given) -> dict[str, Any]:

@@ -53,6 +53,8 @@ BEGINNINGS = {
 }  # fmt: skip
 """First letters of their names, by what they are about."""
 
+MEGATRONS = tuple(one for names in BEGINNINGS.values() for one in names)
+
 TRAINERS = (
     "adam_", "adapter", "auto_resume", "bos_", "chat_template", "cleanup_", "data", "ddp_", "debug",
     "disable_gradient", "do_", "early_stopping", "eos_", "eval", "flash_att", "fp16", "bf16", "fsdp_",
@@ -74,5 +76,4 @@ TRAINERS = (
 
 def is_untimed(name: str, trainers: bool = False) -> bool:
     """Whether an argument is on a list: Megatron-LM's, or that of a Trainer's run."""
-    megatrons = tuple(one for names in BEGINNINGS.values() for one in names)
-    return name.startswith(TRAINERS if trainers else megatrons)
+    return name.startswith(TRAINERS if trainers else MEGATRONS)

@@ -8,6 +8,7 @@ from dataclasses import replace
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 from railwright.errors import Mistake, RailwrightError, SpecError, nearest
 from railwright.model.configs.class_defaults import OPTIONAL, OTHER_NAMES
@@ -56,6 +57,12 @@ def bundled_models() -> tuple[str, ...]:
     """Names of the bundled architectures, sorted."""
     folder = files("railwright.model") / "data"
     return tuple(sorted(f.name[:-5] for f in folder.iterdir() if f.name.endswith(".json")))
+
+
+def bundled_config(name: str) -> dict[str, Any]:
+    """The config.json of a bundled architecture, by the name in `bundled_models`, without our own keys."""
+    text = (files("railwright.model") / "data" / f"{name}.json").read_text(encoding="utf-8")
+    return {key: value for key, value in json.loads(text).items() if not key.startswith("_")}
 
 
 def parse_config(text: str, file: str, name: str) -> Transformer:
