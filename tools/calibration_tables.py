@@ -30,6 +30,7 @@ ERAS: dict[Software, str] = {
     "megatron-2026-06-01": "Megatron-Bridge 26.06.01, MXFP8",
     "megatron-2022": "Megatron of 2022 (Korthikanti)",
     "fsdp-2023": "FSDP of 2023 (llm-foundry)",
+    "fsdp-2024-eager": "FSDP without compilation (torchtitan)",
     "fsdp-2024": "FSDP of 2024 (torchtitan; fms-fsdp on A100 and H100)",
     "fsdp-2025": "FSDP of 2025 (torchtitan)",
     "xla-2024": "JAX of 2024 (PaXML)",

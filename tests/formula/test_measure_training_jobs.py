@@ -79,10 +79,12 @@ def test_eras_follow_the_release() -> None:
     hopper = first("mbridge", model="qwen3-30b-a3b", gpu="H100", software="Megatron-Bridge 26.06")
     assert habits_of(hopper).era == "megatron-2025"
     assert habits_of(first("mbridge-llama3-70b", software="Megatron-Bridge 25.09")).era == "megatron-2025"
-    titan = [
-        habits_of(first("torchtitan", software=f"torchtitan {date}")).era for date in ("2024-12", "2025-06")
-    ]
-    assert titan == ["fsdp-2024", "fsdp-2025"]
+    uncompiled, compiled, today = (
+        habits_of(first("torchtitan", id=f"torchtitan-{row}"))
+        for row in ("t1-8b-8-fsdp", "t1-8b-8-fsdp+compile", "trainy-h200-8b-4n")
+    )
+    assert [one.era for one in (uncompiled, compiled, today)] == ["fsdp-2024-eager", "fsdp-2024", "fsdp-2025"]
+    assert [one.unfused for one in (uncompiled, compiled)] == [("rotary", "norm", "activation"), ("rotary",)]
     nemo = {name: habits_of(first("dgxc-llama3-70b", software=f"NeMo {name}")).era for name in NEMO}
     assert nemo == NEMO
 

@@ -14,6 +14,8 @@ from railwright.model.operators.eager import (
     GROUPED,
     LATENT_JOINS,
     TURN_LAUNCHES,
+    Rotation,
+    turning,
 )
 from railwright.model.shape.architecture import Operator
 from railwright.spec.training import TrainingJob
@@ -55,13 +57,28 @@ def test_latent_attention_turns_queries_in_place_and_writes_keys_and_values_apar
     assert (forward.launches, backward.launches) == (2, 2)
 
 
+@pytest.mark.parametrize("rotation", ["megatron", "halves", "complex"])
 @pytest.mark.parametrize("model", [LLAMA, V3])
-def test_rotation_in_eager_pytorch_moves_more_in_many_kernels(model: object) -> None:
-    fused, eager = rotary(model), rotary(model, unfused=("rotary",))
-    joins = LATENT_JOINS if model is V3 else (0, 0)
-    for one, other, turns, join in zip(fused, eager, TURN_LAUNCHES, joins, strict=True):
-        assert other.launches == 2 * turns + join
+def test_rotation_in_eager_pytorch_moves_more_in_many_kernels(model: object, rotation: Rotation) -> None:
+    fused, eager = rotary(model), rotary(model, unfused=("rotary",), rotation=rotation)
+    joins, turns = (LATENT_JOINS if model is V3 else (0, 0)), TURN_LAUNCHES[turning(rotation, model is V3)]
+    for one, other, turn, join in zip(fused, eager, turns, joins, strict=True):
+        assert other.launches == 2 * turn + join
         assert other.bytes > 2 * one.bytes
+
+
+def test_complex_rotations_copy_keys_and_values_to_all_heads() -> None:
+    """8 heads of keys and values for 32 of queries, 128 wide: once read and four times written; backward so
+    many gradients are summed up.  They are computed again with what follows them."""
+    cut = Cut(unfused=("rotary",), rotation="complex")
+    layer = layer_operators(LLAMA, "dense", ROWS, ROWS, cut, modules=("ops",))
+    moved = ROWS * 2 * (8 + 32) * 128 * 2
+    assert named(layer.forward, "key/value copies").bytes == moved
+    assert named(layer.recomputed, "key/value copies").bytes == moved
+    assert named(layer.backward_input, "key/value copies, backward").bytes == moved
+    for other in (Cut(unfused=("rotary",)), Cut(rotation="complex")):
+        plain = layer_operators(LLAMA, "dense", ROWS, ROWS, other)
+        assert "key/value copies" not in {op.name for op in plain.forward}
 
 
 def test_the_choice_of_experts_launches_more_by_groups_and_with_a_bias() -> None:
@@ -103,8 +120,10 @@ def test_the_host_pays_one_operation_for_each_eager_kernel_and_its_factor_for_th
         launch_times(layer_operators(LLAMA, "dense", ROWS, ROWS, Cut(unfused=u)), H100, factor=6.0)
         for u in ((), ("rotary",))
     )
-    assert eager.forward - fused.forward == pytest.approx((2 * TURN_LAUNCHES[0] - 1) * operation)
-    assert eager.backward - fused.backward == pytest.approx((2 * TURN_LAUNCHES[1] - 1) * operation)
+    assert eager.forward - fused.forward == pytest.approx((2 * TURN_LAUNCHES["megatron"][0] - 1) * operation)
+    assert eager.backward - fused.backward == pytest.approx(
+        (2 * TURN_LAUNCHES["megatron"][1] - 1) * operation
+    )
 
 
 def test_with_a_capacity_tokens_are_chosen_where_they_would_be_counted() -> None:

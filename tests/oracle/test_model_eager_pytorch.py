@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from math import prod
 from typing import Any
 
 import pytest
 
+from railwright.model.operators.eager import TURN_LAUNCHES, TURN_MOVED, Rotation
 from railwright.model.operators.mlp_kernels import (
     GATED_LAUNCHES,
     GATED_MOVED,
@@ -19,8 +21,9 @@ torch = pytest.importorskip("torch")
 from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 
 ROWS, WIDTH = 64, 128
-NO_KERNEL = ("view", "expand", "detach", "unsqueeze", "empty", "alias", "slice", "split")
-"""Views and allocations."""
+NO_KERNEL = ("view", "expand", "detach", "unsqueeze", "empty", "alias", "split", "squeeze", "_conj")
+VIEWS = ("t", "slice", "_unsafe_view")
+"""Views and allocations, by their first letters or names."""
 
 
 class Operations(TorchDispatchMode):  # type: ignore[misc]
@@ -36,16 +39,24 @@ class Operations(TorchDispatchMode):  # type: ignore[misc]
     ) -> Any:
         out = operation(*args, **(kwargs or {}))
         name = operation._schema.name.removeprefix("aten::")
-        if name != "t" and not name.startswith(NO_KERNEL):
+        if name == "slice_backward":
+            # zeros of the whole tensor, and a copy where the slice is not empty
+            self.launches += 1 + (args[0].numel() > 0)
+            self.moved += _elements(out) / (ROWS * WIDTH) + 2 * args[0].numel() / (ROWS * WIDTH)
+        elif name not in VIEWS and not name.startswith(NO_KERNEL):
             self.launches += 1
             self.moved += sum(map(_elements, [*args, out])) / (ROWS * WIDTH)
         return out
 
 
 def _elements(value: Any) -> float:
-    if not isinstance(value, torch.Tensor) or 0 in value.stride() or value.numel() < ROWS * WIDTH:
+    """Of 16 bits; what is spread over a dimension is there once."""
+    if isinstance(value, list | tuple):
+        return sum(map(_elements, value))
+    if not isinstance(value, torch.Tensor):
         return 0.0
-    return value.numel() * value.element_size() / 2
+    there = prod(n for n, step in zip(value.shape, value.stride(), strict=True) if step)
+    return there * value.element_size() / 2 if there >= ROWS * WIDTH // 2 else 0.0
 
 
 def tensor(*shape: int) -> Any:
@@ -123,11 +134,61 @@ def test_an_activation_without_a_gate_and_layer_norm_are_one_kernel() -> None:
     assert ahead.launches == 1
 
 
-def test_a_rotation_keeps_no_tensor_of_its_heads() -> None:
-    cosine, sine = (torch.randn(ROWS, 1, WIDTH // 4, dtype=torch.bfloat16) for _ in range(2))
+HEADS, EACH = 4, WIDTH // 4
+ANGLES = torch.randn(ROWS, 1, EACH)
 
-    def rotated(heads: Any) -> Any:
-        half = heads.shape[-1] // 2
-        return heads * cosine + torch.cat((-heads[..., half:], heads[..., :half]), -1) * sine
 
-    assert kept(rotated, [tensor(ROWS, 4, WIDTH // 4)]) == []
+def halves(heads: Any) -> Any:
+    """transformers, models/llama/modeling_llama.py, apply_rotary_pos_emb; cosine and sine are there."""
+    cosine, sine = ANGLES.cos().to(heads.dtype), ANGLES.sin().to(heads.dtype)
+    half = EACH // 2
+    return heads * cosine + torch.cat((-heads[..., half:], heads[..., :half]), -1) * sine
+
+
+def complexes(heads: Any) -> Any:
+    """torchtitan, models/llama3/model, apply_rotary_emb."""
+    turns = torch.polar(torch.ones(ROWS, 1, EACH // 2), ANGLES[..., ::2])
+    pairs = torch.view_as_complex(heads.float().reshape(ROWS, HEADS, -1, 2))
+    return torch.view_as_real(pairs * turns).flatten(-2).type_as(heads)
+
+
+def megatrons(heads: Any, latent: bool = False) -> Any:
+    """Megatron-LM core 0.12, rope_utils.py, _apply_rotary_pos_emb_bshd."""
+    turned, rest = heads[..., :EACH], heads[..., EACH:]
+    if latent:
+        turned = torch.cat((turned[..., 0::2], turned[..., 1::2]), -1)
+    cosine, sine = (ANGLES.cos() * 1.0).to(heads.dtype), (ANGLES.sin() * 1.0).to(heads.dtype)
+    first, second = torch.chunk(turned, 2, dim=-1)
+    turned = turned * cosine + torch.cat((-second, first), -1) * sine
+    return torch.cat((turned, rest), -1)
+
+
+@pytest.mark.parametrize(
+    ("rotation", "function", "once"),
+    [
+        # kernels that make cosine and sine, or the turns, once for all layers
+        ("halves", halves, 4),
+        ("complex", complexes, 2),
+        ("megatron", megatrons, 0),
+        ("megatron, latent", lambda heads: megatrons(heads, latent=True), 0),
+    ],
+)
+def test_a_rotation(rotation: Rotation, function: Callable[..., Any], once: int) -> None:
+    (ahead, back), moved = counted(function, [tensor(ROWS, HEADS, EACH)])
+    assert (ahead - once, back) == TURN_LAUNCHES[rotation]
+    assert moved == list(TURN_MOVED[rotation])
+
+
+def test_keys_copied_to_more_heads_are_one_kernel_each_way() -> None:
+    """torchtitan, models/llama3/model, repeat_kv: as many elements read, and twice as many written."""
+
+    def repeated(keys: Any) -> Any:
+        return keys[:, :, None, :].expand(ROWS, HEADS, 2, EACH).reshape(ROWS, 2 * HEADS, EACH)
+
+    launches, moved = counted(repeated, [tensor(ROWS, HEADS, EACH)])
+    assert (launches, moved) == ((1, 1), [3.0, 3.0])
+
+
+@pytest.mark.parametrize("function", [halves, complexes, megatrons])
+def test_a_rotation_keeps_no_tensor_of_its_heads(function: Callable[..., Any]) -> None:
+    assert kept(function, [tensor(ROWS, HEADS, EACH)]) == []

@@ -40,7 +40,7 @@ ERRORS = {
     "mlperf-llama2-70b-H100": (28, 0.060),
     "mlperf-llama2-70b-H200": (16, 0.039),
     "mlperf-llama2-70b-B200": (9, 0.108),
-    "mlperf-llama2-70b-GB200": (4, 0.091),
+    "mlperf-llama2-70b-GB200": (4, 0.092),
     "mlperf-llama2-70b-L40S": (2, 0.03),
     "mlperf-gpt3-175b-H100": (7, 0.065),
     "mlperf-gpt3-175b-B200": (1, 0.04),

@@ -25,10 +25,10 @@ selective_ac_option = "op"
 """
 
 
-@pytest.mark.parametrize(("gpus", "tokens_s", "error"), [(8, 5762, 0.10), (128, 5605, 0.08)])
+@pytest.mark.parametrize(("gpus", "tokens_s", "error"), [(8, 5762, 0.015), (128, 5605, -0.008)])
 def test_torchtitan_of_which_nothing_is_compiled(gpus: int, tokens_s: float, error: float) -> None:
     """torchtitan, benchmarks/llama3_h100_202412_torchtitan.md: 8B by FSDP alone, without torch.compile, on
-    H100 of 500 W.  In no fit as it is read here; as the records are, with fused kernels, 9 and 11 % short."""
+    H100 of 500 W.  They are records of the fit, which reads them so; left out of it they are 1.1 % off."""
     job = TrainingJob.model_validate(read_run(TOML, "llama3_8b.toml", Asked(gpus=gpus)).fields)
     assert job.software == "fsdp-2024-eager"
     step = simulate(job, load_model(job.model), published_machine("H100-96", gpus, 400))

@@ -53,13 +53,13 @@ def off(name: str) -> tuple[float, bool]:
 
 @pytest.mark.parametrize(
     ("name", "error"),
-    [("70B on 8", 6.0), ("70B on 16", -2.9), ("32B on 8", 9.3), ("32B on 16", 2.3), ("70B on 64", 10.8)],
+    [("70B on 8", 7.1), ("70B on 16", -1.9), ("32B on 8", 10.6), ("32B on 16", 3.6), ("70B on 64", 9.8)],
 )
 def test_compiled_steps_lie_where_80_percent_are_expected(name: str, error: float) -> None:
     assert off(name) == (pytest.approx(error, abs=1.0), True)
 
 
-@pytest.mark.parametrize(("name", "error"), [("8B on 1", 22.4), ("7B on 1", 27.3)])
+@pytest.mark.parametrize(("name", "error"), [("8B on 1", 21.5), ("7B on 1", 26.2)])
 def test_adapters_on_a_gpu_of_their_own_are_too_long(name: str, error: float) -> None:
     """As NeMo's are (docs/training/misses.md, Adapters); the era has no step of its own on H100."""
     assert off(name) == (pytest.approx(error, abs=1.0), False)
@@ -68,4 +68,4 @@ def test_adapters_on_a_gpu_of_their_own_are_too_long(name: str, error: float) ->
 def test_all_of_them() -> None:
     errors = [off(name)[0] for name in STEPS]
     assert mean(abs(e) for e in errors) == pytest.approx(11.6, abs=0.5)
-    assert mean(abs(e) for e in errors[:5]) == pytest.approx(6.3, abs=0.5)
+    assert mean(abs(e) for e in errors[:5]) == pytest.approx(6.6, abs=0.5)

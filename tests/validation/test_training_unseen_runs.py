@@ -20,37 +20,37 @@ from railwright.spec.training import Layout, Overlap, TrainingJob
 from railwright.training import simulate
 
 GROUPS: dict[str, tuple[float, float]] = {
-    "apertus": (20.1, -20.1),
-    "apertus-long": (22.5, -22.5),
-    "llama3-405b": (1.2, 1.2),
-    "smollm3": (18.8, -18.8),
-    "olmo3": (0.9, -0.9),
-    "olmo-core": (13.4, 7.8),
-    "olmoe": (12.5, 5.2),
-    "ibm-fsdp": (5.2, 5.2),
-    "fms-fsdp": (3.8, 3.0),
-    "torchtitan-2024": (8.5, -7.9),
-    "flagperf-a800-8b": (2.9, 2.3),
-    "flagperf-h100": (8.0, -8.0),
-    "flagperf-h800": (8.1, -8.1),
-    "flagperf-a800-7b": (7.1, -7.1),
-    "flagperf-zero3": (1.6, 1.6),
+    "apertus": (21.7, -21.7),
+    "apertus-long": (24.1, -24.1),
+    "llama3-405b": (3.9, 3.9),
+    "smollm3": (18.9, -18.9),
+    "olmo3": (7.2, -7.2),
+    "olmo-core": (9.6, 1.3),
+    "olmoe": (12.0, 2.7),
+    "ibm-fsdp": (3.5, 3.5),
+    "fms-fsdp": (3.1, 1.5),
+    "torchtitan-2024": (8.6, -7.7),
+    "flagperf-a800-8b": (3.2, 2.6),
+    "flagperf-h100": (7.9, -7.9),
+    "flagperf-h800": (10.0, -10.0),
+    "flagperf-a800-7b": (8.2, -8.2),
+    "flagperf-zero3": (1.8, -1.1),
     "internevo-recompute": (6.9, -6.9),
     "internevo": (9.7, -9.7),
     "internevo-all": (22.1, -22.1),
     "internevo-tp2": (9.1, -9.1),
     "internevo-small": (20.4, -20.4),
-    "tinyllama": (4.4, -4.4),
-    "nanochat": (35.1, 35.1),
-    "moe-modelzoo": (12.1, -2.3),
+    "tinyllama": (5.1, -5.1),
+    "nanochat": (27.6, 27.6),
+    "moe-modelzoo": (12.0, -2.1),
     "amsp-hidden": (9.4, 3.9),
     "amsp-exposed": (11.5, 10.6),
     "amsp-1024": (28.9, -28.9),
 }
 """Mean error and bias of each group [%], as the docs print them."""
-ALL_GROUPS, ALL_BIAS, ALL_RUNS = 11.7, -4.7, 11.0
+ALL_GROUPS, ALL_BIAS, ALL_RUNS = 11.8, -5.9, 10.9
 """Mean of the groups' errors and biases, mean error of all runs [%]."""
-IN_RANGE = 72.5
+IN_RANGE = 73.9
 """Runs inside the range that 80 % are expected in [%]."""
 POINT = 1.0
 

@@ -273,10 +273,10 @@ class TrainingJob(Section):
     unfused: tuple[Literal["rotary", "router", "loss", "norm", "activation"], ...] = Field(
         default=(),
         description="what runs one kernel per operation instead of fused ones: rotary positions (Megatron's "
-        "--no-rope-fusion), router (without --moe-router-fusion), loss (without "
-        "--cross-entropy-loss-fusion; PyTorch's in fsdp-2023, as Hugging Face's models call it), norm "
-        "(RMSNorm as in those), activation (gated, as there; Megatron's --no-bias-swiglu-fusion; squared "
-        "ReLU as in NeMo 2)",
+        "--no-rope-fusion; torchtitan's Llama and DeepSeek, compiled or not), router (without "
+        "--moe-router-fusion), loss (without --cross-entropy-loss-fusion; PyTorch's in fsdp-2023, as "
+        "Hugging Face's models call it), norm (RMSNorm as in those), activation (gated, as there; Megatron's "
+        "--no-bias-swiglu-fusion; squared ReLU as in NeMo 2)",
     )
     chunked_loss: Literal["torchtune", "torchtitan", "liger"] | None = Field(
         default=None,

@@ -65,7 +65,11 @@ HABITS: dict[str, Habits] = {
     ),
     "llmfoundry": Habits("fsdp-2023", source="llm-foundry scripts/train/benchmarking"),
     "fmsfsdp": Habits("fsdp-2024", source="foundation-model-stack/fms-fsdp README"),
-    "torchtitan": Habits("fsdp-2024", source="torchtitan benchmarks/"),
+    "torchtitan": Habits(
+        "fsdp-2024",
+        unfused=("rotary",),
+        source="torchtitan benchmarks/; models/llama/model.py, apply_rotary_emb (`eager.TURN_LAUNCHES`)",
+    ),
     "mbridge": Habits(
         "megatron-2025",
         tp=True,
@@ -92,6 +96,10 @@ HABITS: dict[str, Habits] = {
 """By the first word of a record's family; '' for all others (NeMo, Megatron-LM, MLPerf of 2023 to 2025)."""
 
 
+UNCOMPILED = ("torchtitan-t1-8b-8-fsdp", "torchtitan-t3-8b-128-fsdp")
+"""torchtitan's rows without torch.compile (benchmarks/llama3_h100_202412_torchtitan.md, tables 1 and 3)."""
+
+
 def habits_of(record: Mapping[str, str]) -> Habits:
     """The habits of the software a record ran on."""
     software, name = record["software"], record["family"].split("-")[0]
@@ -104,6 +112,8 @@ def habits_of(record: Mapping[str, str]) -> Habits:
         return replace(found, era="megatron-2025", master="fp32")
     if record["model"].startswith("gpt-oss") and software == UNFUSED_SINKS:
         return replace(found, era="megatron-2025-unfused")
+    if record.get("id") in UNCOMPILED:
+        return replace(found, era="fsdp-2024-eager", unfused=("rotary", "norm", "activation"))
     if name == "torchtitan" and not software.startswith("torchtitan 2024"):
         # components/loss.py compiles the loss since 2 April 2025 (bbb1b616)
         return replace(found, era="fsdp-2025")

@@ -102,7 +102,7 @@ RULES: tuple[tuple[Callable[[Record], bool], bool | None, str], ...] = (
     (
         lambda r: r["family"].startswith("torchtitan"),
         False,
-        "GPUs limited to 500 W run products slower than our kernels; two of the rows are not compiled",
+        "GPUs limited to 500 W run products slower than our kernels",
     ),
     (
         lambda r: r["family"] == "llmfoundry-mpt-760m-A100" and int(r["seq"]) <= 1024,

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from railwright.errors import PlanError
-from railwright.model.operators.eager import Part
+from railwright.model.operators.eager import Part, Rotation
 from railwright.model.operators.narrow import Scaling
 from railwright.model.operators.sparse import check_sparse
 from railwright.model.shape.architecture import Transformer
@@ -27,6 +27,7 @@ class Cut:
     imbalance  tokens of the busiest GPU's experts over the mean, >= 1
     attention  'flash' computes the core attention in one kernel, 'unfused' writes the scores to memory
     unfused    parts that run one kernel per operation (`eager`)
+    rotation   whose code turns queries and keys where their rotation is one of these
     narrow     how attention scales operands in 8 bits; '' in 16 bits
     stored     what a gated activation reads is kept in 8 bits
     """
@@ -38,6 +39,7 @@ class Cut:
     imbalance: float = 1.0
     attention: CoreAttention = "flash"
     unfused: tuple[Part, ...] = ()
+    rotation: Rotation = "megatron"
     narrow: Scaling = ""
     stored: bool = False
 

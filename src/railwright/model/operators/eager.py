@@ -10,6 +10,7 @@ from typing import Literal
 
 from railwright.model.operators.kernels import Block, elementwise
 from railwright.model.shape.architecture import Transformer
+from railwright.model.shape.flops import value_width
 
 Part = Literal["rotary", "router", "loss", "norm", "activation"]
 """What eager software runs operation by operation; `norms` and `mlp_kernels` have the last two."""
@@ -41,16 +42,37 @@ traced: PyTorch's softmax over the sequence in 16 bits, which reads three times 
 backward, and zeros for the gradient, as vTrain's profiler runs it (src/trainer.py: labels as long as the
 vocabulary)."""
 
-TURN_LAUNCHES = (12, 14)
-"""Kernels that turn one tensor by its positions, forward and backward: cosine and sine of the angles, each
-scaled and cast (6), two products, a half with its sign changed, two joins and a sum (6); backward the
-gradients of these by autograd.  Counted in Megatron-LM core 0.12, models/common/embeddings/rope_utils.py,
-_apply_rotary_pos_emb_bshd."""
+Rotation = Literal["megatron", "megatron, latent", "halves", "complex"]
+"""Whose code turns queries and keys by their positions where no fused kernel does."""
 
-TURN_MOVED = (13.0, 18.0)
-"""Times all elements of that tensor are read or written forward and backward: products and joins read and
-write it once each, the sign change half of it, the sum reads two and writes one; autograd's slices write
-zeros of the whole tensor first."""
+TURN_LAUNCHES: dict[Rotation, tuple[int, int]] = {
+    "megatron": (12, 7),
+    "megatron, latent": (13, 12),
+    "halves": (5, 9),
+    "complex": (3, 4),
+}
+"""Kernels that turn one tensor by its positions, forward and backward.
+megatron: cosine and sine of the angles, each scaled and cast (6), two products, a half with its sign changed,
+two joins and a sum (6); backward two products, the sign, a join, two sums and zeros for the part that is not
+turned.  Source: Megatron-LM core 0.12, models/common/embeddings/rope_utils.py, _apply_rotary_pos_emb_bshd.
+megatron, latent: the same behind a join of even and odd columns, whose gradients are zeros with one half each
+(4) and a sum; there (multi_latent_attention).
+halves: of these the two products, the sign, a join and a sum; cosine and sine are made once for all layers;
+backward the gradients of two slices are zeros with a half each (4).  Source: Hugging Face's transformers,
+models/llama/modeling_llama.py, apply_rotary_pos_emb and rotate_half.
+complex: a cast to fp32, a product of complex numbers, a cast back; backward the conjugate of what was
+multiplied with too.  torch.compile leaves that product to PyTorch ("Torchinductor does not support code
+generation for complex operators", torchtitan issue 15).  Source: torchtitan 9dec370 (26 December 2024),
+models/llama/model.py, apply_rotary_emb, as in Llama's own code.
+tests/oracle/test_model_eager_pytorch.py counts every operation of PyTorch's autograd."""
+
+TURN_MOVED: dict[Rotation, tuple[float, float]] = {
+    "megatron": (12.0, 14.0),
+    "megatron, latent": (14.0, 21.0),
+    "halves": (10.0, 15.0),
+    "complex": (10.0, 10.0),
+}
+"""Times all elements of that tensor are read or written forward and backward, one in fp32 counted as two."""
 
 LATENT_JOINS = (3, 3)
 """Kernels that put latent attention's heads together: query and key out of their turned and plain parts, a
@@ -78,14 +100,19 @@ SCORE_PASSES = (2.0, 3.0)
 multiplies by."""
 
 
-def rotary(arch: Transformer, rows: int, heads: int, kv_heads: int, fused: bool) -> list[Block]:
+def rotary(
+    arch: Transformer, rows: int, heads: int, kv_heads: int, fused: bool, rotation: Rotation
+) -> list[Block]:
     """Queries and keys turned by their positions; nothing for a model with learned ones, ALiBi or none.
 
     rows      tokens
     heads, kv_heads  of this GPU
+    rotation  whose code it is where it is not fused
     Latent attention turns a part of every query, in place, and one key part that all heads share; its kernel
-    writes keys and values apart, out of their joint projection.
-    Source: Megatron-LM, core/fusions/fused_mla_yarn_rope_apply.py (query in place, key/value split).
+    writes keys and values apart, out of their joint projection.  Code with complex numbers copies keys and
+    values for every head that reads them.
+    Source: Megatron-LM, core/fusions/fused_mla_yarn_rope_apply.py (query in place, key/value split);
+    torchtitan, models/llama/model.py, repeat_kv (until ff0829c1, 27 January 2026).
     """
     if arch.position_embeddings or arch.alibi or not arch.rotary:
         return []
@@ -107,9 +134,12 @@ def rotary(arch: Transformer, rows: int, heads: int, kv_heads: int, fused: bool)
         ]
     query = heads * (arch.head_dim + part)
     joined = 2 * query + 2 * plain + shared if latent else 0
-    launches = [2 * n + (more if latent else 0) for n, more in zip(TURN_LAUNCHES, LATENT_JOINS, strict=True)]
-    forward, backward = TURN_MOVED
-    return [
+    turns = turning(rotation, latent)
+    launches = [
+        2 * n + (more if latent else 0) for n, more in zip(TURN_LAUNCHES[turns], LATENT_JOINS, strict=True)
+    ]
+    forward, backward = TURN_MOVED[turns]
+    found = [
         elementwise(
             "rotary",
             rows,
@@ -119,6 +149,25 @@ def rotary(arch: Transformer, rows: int, heads: int, kv_heads: int, fused: bool)
             launches=(launches[0], launches[1]),
         )
     ]
+    if rotation == "complex" and not latent and kv_heads < heads:
+        width = arch.head_dim + value_width(arch)
+        copied = (heads + kv_heads) * width
+        found.append(
+            elementwise(
+                "key/value copies",
+                rows,
+                reads=kv_heads * width,
+                writes=heads * width,
+                back=copied,
+                launches=(2, 2),
+            )
+        )
+    return found
+
+
+def turning(rotation: Rotation, latent: bool) -> Rotation:
+    """Key of TURN_LAUNCHES and TURN_MOVED: Megatron's code joins latent attention's columns first."""
+    return "megatron, latent" if latent and rotation == "megatron" else rotation
 
 
 def expert_choice(arch: Transformer, rows: int, fused: bool) -> Block:

@@ -139,7 +139,7 @@ def _attention(arch: Transformer, rows: int, sequence: int, cut: Cut, dtype: str
         blocks += chosen_attention(arch, rows, sequence, cut.tp, half(dtype))
         blocks.append(latent_values(arch, rows, heads, dtype))
     else:
-        blocks += rotary(arch, rows, heads, kv_heads, "rotary" not in cut.unfused)
+        blocks += rotary(arch, rows, heads, kv_heads, "rotary" not in cut.unfused, cut.rotation)
         shape = {"heads": heads, "query_dim": query, "value_dim": value, "kv_heads": kv_heads}
         blocks += _core(arch, rows, sequence, cut, dtype, shape)
     if gates:

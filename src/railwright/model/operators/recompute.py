@@ -68,7 +68,7 @@ MODULES: dict[str, tuple[str, ...]] = {
     ),
     "moe_act": (f"experts{STORING}", "experts activation", "experts down, cast"),
     "shared_experts": SHARED,
-    "ops": ("input norm", "rotary", "output projection", "mlp norm", "mlp activation"),
+    "ops": ("input norm", "rotary", "key/value copies", "output projection", "mlp norm", "mlp activation"),
 }
 """Forward operators that recomputing one part of a layer runs again (names as in Megatron-LM's
 core/transformer/transformer_config.py, `recompute_modules`).  'layernorm', 'mla_up_proj' and 'moe_act' throw

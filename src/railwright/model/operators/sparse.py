@@ -28,6 +28,8 @@ from railwright.model.operators.kernels import (
 from railwright.model.shape.architecture import Operator, Transformer
 from railwright.model.shape.flops import index_flops_per_key, score_flops_per_key, selected_keys
 
+LAUNCHES, MOVED = TURN_LAUNCHES["megatron, latent"], TURN_MOVED["megatron, latent"]
+
 SCORED_ROWS = 8192
 """Queries whose index scores are in memory at once (dsa.py, fused_indexer_block_size)."""
 
@@ -71,8 +73,8 @@ def latent_queries(arch: Transformer, rows: int, heads: int, dtype: str) -> list
     """Queries into the latent space, head by head, and joined with their rotary parts; keys too."""
     query = heads * (arch.kv_lora + arch.rope_dim)
     turned, joined = (heads + 1) * arch.rope_dim, query + arch.kv_lora + arch.rope_dim
-    ahead, back = TURN_MOVED[0] / 2 * turned + joined, TURN_MOVED[1] * turned + 2 * joined
-    launches = (2 * TURN_LAUNCHES[0] + 2, 2 * TURN_LAUNCHES[1] + 2)
+    ahead, back = MOVED[0] / 2 * turned + joined, MOVED[1] * turned + 2 * joined
+    launches = (2 * LAUNCHES[0] + 2, 2 * LAUNCHES[1] + 2)
     return [
         _by_head("query absorption", rows, heads, arch.kv_lora, arch.head_dim, dtype),
         elementwise("rotary", rows, reads=ahead, writes=ahead, back=back, launches=launches),
@@ -90,9 +92,9 @@ def indexer(arch: Transformer, rows: int, dtype: str) -> list[Block]:
     both = (heads + 1) * width
     turned = (heads + 1) * arch.rope_dim
     # positions, a joined copy and a Hadamard rotation of queries and keys; two scalings of the weights
-    ahead = TURN_MOVED[0] / 2 * turned + 2 * both + 2 * heads
-    back = TURN_MOVED[1] * turned + 4 * both + 4 * heads
-    launches = (2 * TURN_LAUNCHES[0] + 2 + 2 + 2, 2 * TURN_LAUNCHES[1] + 2 + 2 + 2)
+    ahead = MOVED[0] / 2 * turned + 2 * both + 2 * heads
+    back = MOVED[1] * turned + 4 * both + 4 * heads
+    launches = (2 * LAUNCHES[0] + 2 + 2 + 2, 2 * LAUNCHES[1] + 2 + 2 + 2)
     return [
         _apart(linear("index query", rows, heads * width, arch.q_lora, dtype)),
         _apart(linear("index key", rows, width, h, dtype)),

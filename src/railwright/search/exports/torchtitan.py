@@ -318,8 +318,12 @@ def _unset(job: TrainingJob, arch: Transformer) -> list[str]:
         found.append(f"expert capacity of {job.expert_capacity:g}: torchtitan drops no token")
     if job.cuda_graphs:
         found.append(f"CUDA graphs of {', '.join(job.cuda_graphs)}: torchtitan has no setting for them")
-    if eager := [name for name in job.unfused if name != "loss"]:
+    if eager := [name for name in job.unfused if name not in ("loss", "rotary")]:
         found.append(f"unfused {' and '.join(eager)}: torch.compile fuses what it can of the model")
+    if "rotary" in job.unfused:
+        found.append(
+            "unfused rotary: so torchtitan turns Llama's and DeepSeek's, as complex numbers, no others"
+        )
     if amax_over(job) != "none":
         found.append(f"fp8 maxima of a {amax_over(job)}: torchao scales each tensor by its current maximum")
     if layout.zero >= 2 and not layout.reduce_each:

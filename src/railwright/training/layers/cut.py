@@ -19,6 +19,7 @@ def cut_of(job: TrainingJob, kind: Layer) -> Cut:
         sequence_parallel=layout.sequence_parallel and layout.tensor > 1,
         attention=era_of(job).attention,
         unfused=eager_parts(job),
+        rotation=era_of(job).rotation,
         narrow=scaling_of(job),
         stored=job.activation_input_dtype == "fp8",
     )

@@ -12,6 +12,7 @@ from railwright.model.operators.layer import LayerOperators
 from railwright.model.shape.architecture import Transformer
 from railwright.model.shape.pattern import Layer, is_routed, made_as
 from railwright.spec.training import TrainingJob
+from railwright.training.layers.along_sequence import copies_rows, with_copied_rows
 from railwright.training.layers.blockwise import (
     PRODUCTS,
     product_dtype,
@@ -69,6 +70,8 @@ def operators_of(job: TrainingJob, arch: Transformer, kind: Layer, gpu: Gpu) -> 
         operators = with_block_casts(operators, job)
     if routed and job.dispatch_dtype == "fp8" and layout.expert > 1:
         operators = with_narrow_dispatch(operators, job)
+    if copies_rows(job):
+        operators = with_copied_rows(operators, job, arch)
     if layout.context > 1:
         heads = made_as(arch, kind).heads // layout.tensor
         operators = on_context_ranks(operators, layout.context_kind, layout.context, samples_of(job), heads)

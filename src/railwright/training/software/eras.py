@@ -16,7 +16,7 @@ from typing import Any, Literal
 from railwright.catalog.parts import LIKE_BLACKWELL, Gpu
 from railwright.compute.profile import Profile, Row
 from railwright.model.operators.cut import CoreAttention
-from railwright.model.operators.eager import Loss, Part
+from railwright.model.operators.eager import Loss, Part, Rotation
 from railwright.model.operators.logits import KeptLoss
 from railwright.shipped import read_data
 from railwright.spec.training import Software, TrainingJob
@@ -97,6 +97,8 @@ class Era:
     deepspeed  whether DeepSpeed's pipeline engine runs it and holds memory of its own (`deepspeed`)
     allocator  what gives tensors their memory: PyTorch's caching allocator with 'segments' of fixed sizes or
                with one that is 'growing' (expandable_segments), or 'jax'
+    rotation   whose code turns queries and keys where no fused kernel does (`eager.TURN_LAUNCHES`)
+    batch_first whether the batch, not the sequence, is the first dimension of its tensors (`along_sequence`)
     lazy_kernels  whether CUDA loads a kernel when it is first called: by default with PyTorch since 1.13
     launcher   what launches a layer's kernels (`host.launch_times`)
     graphs     whether it launches parts of a layer as CUDA graphs: NeMo since 24.04, Megatron-LM of 2025
@@ -117,6 +119,8 @@ class Era:
     loss: Loss = "compiled"
     kept_loss: KeptLoss = "unfused"
     dropout: float = 0.0
+    rotation: Rotation = "megatron"
+    batch_first: bool = False
     scores_once: bool = False
     placeholders: bool = False
     head_placeholder: bool = False

@@ -56,7 +56,7 @@ ROUTER = frozenset({"mlp norm", "router", "expert choice", "expert counts", LATE
 moe_preprocess)."""
 
 
-EAGER = frozenset({"rotary", "expert choice", "experts bias"})
+EAGER = frozenset({"rotary", "key/value copies", "expert choice", "experts bias"})
 """Parts that run as many operations of PyTorch in a row, each of which takes the host what the source says of
 one; `Pace.host` stands for what Python does around them.  So do norms of more kernels than fused ones have
 (NORM), and activations: behind a fused one, whose backward function Python calls once, autograd's engine sums
