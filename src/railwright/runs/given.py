@@ -147,6 +147,12 @@ def texts(read: Any) -> dict[str, str]:
     return {str(k): str(v) for k, v in read.items()} if isinstance(read, Mapping) else {}
 
 
+def ranks_of(layout: Mapping[str, Any]) -> int:
+    """GPUs of one replica, by the fields of a layout."""
+    ranks: int = layout.get("tensor", 1) * layout.get("context", 1) * layout.get("pipeline", 1)
+    return ranks
+
+
 def dollar(name: str) -> str:
     """A variable or expansion as scripts write it."""
     return name if name.startswith(("$", "`")) else f"${name}"

@@ -7,11 +7,10 @@ TransformerConfig, OptimizerConfig and DistributedDataParallelConfig.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from railwright.model.shape.architecture import Transformer
-from railwright.runs.given import Given
+from railwright.runs.given import Given, ranks_of
 from railwright.runs.pieces import cut
 
 GROUP = 8
@@ -63,7 +62,7 @@ def job_fields(given: Given, arch: Transformer, gpus: int | None, per_server: in
     found |= _kernels(given, arch)
     if gpus is not None:
         found["gpus"] = gpus
-        ranks = _ranks(layout)
+        ranks = ranks_of(layout)
         if gpus % ranks:
             given.doubts.append(
                 f"{gpus} GPUs are no multiple of the {ranks} of one replica; --gpus says others"
@@ -75,12 +74,6 @@ def job_fields(given: Given, arch: Transformer, gpus: int | None, per_server: in
     if given.has("num_workers") and (workers := given.whole("num_workers")) != 2:
         found["data"] = {"workers": workers}
     return found
-
-
-def _ranks(layout: Mapping[str, Any]) -> int:
-    """GPUs of one replica."""
-    ranks: int = layout.get("tensor", 1) * layout.get("context", 1) * layout.get("pipeline", 1)
-    return ranks
 
 
 def _layout(given: Given, arch: Transformer, gpus: int | None) -> dict[str, Any]:
@@ -97,7 +90,7 @@ def _layout(given: Given, arch: Transformer, gpus: int | None) -> dict[str, Any]
         found |= {"expert_tensor": inner} if inner not in (None, tensor) else {}
     if given.yes("sequence_parallel") and tensor > 1:
         found["sequence_parallel"] = True
-    found |= _sharding(given, _ranks(found), context, gpus)
+    found |= _sharding(given, ranks_of(found), context, gpus)
     return found | _again(given, arch) | _held(given, arch)
 
 
@@ -337,7 +330,7 @@ def _all_at_once(given: Given, layout: dict[str, Any], micro: int, gpus: int | N
         raise given.refuse(
             "global_batch_size", "--global-batch-size is not given; with --gpus it is a microbatch a replica"
         )
-    return max(gpus // _ranks(layout), 1) * micro
+    return max(gpus // ranks_of(layout), 1) * micro
 
 
 def _tokens(given: Given, batch: int, sequence: int) -> float:

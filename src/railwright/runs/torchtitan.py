@@ -16,6 +16,7 @@ from typing import Any
 from railwright.errors import RailwrightError, nearest
 from railwright.model import bundled_config, load_model, parse_config
 from railwright.model.shape.architecture import Transformer
+from railwright.runs.given import ranks_of
 
 FLAVORS = {
     ("llama3", "8b"): "llama-3.1-8b",
@@ -53,7 +54,6 @@ SCHEDULES = {
 }
 """torch.distributed.pipelining's schedules, ours, and the pieces of the model that a stage then has by
 default (distributed/pipeline_parallel.py)."""
-
 
 COMPLEX = ("llama", "deepseek")
 """Models of which positions are complex numbers, whose product torch.compile does not fuse; Qwen3's and
@@ -146,7 +146,7 @@ def _model(read: _File, model: str) -> tuple[str, Transformer]:
 
 def _job(read: _File, arch: Transformer, gpus: int | None, notes: list[str]) -> dict[str, Any]:
     layout = _layout(read, arch, notes)
-    ranks = layout.get("tensor", 1) * layout.get("context", 1) * layout.get("pipeline", 1)
+    ranks = ranks_of(layout)
     replicate = read.degree("data_parallel_replicate_degree")
     shard = read.degree("data_parallel_shard_degree", -1)
     if gpus is None and shard > 0:

@@ -16,7 +16,7 @@ from typing import Any
 
 from railwright.model import load_model
 from railwright.model.shape.architecture import Transformer
-from railwright.runs.given import Given, Value
+from railwright.runs.given import Given, Value, ranks_of
 from railwright.runs.shapes import behind
 
 AXOLOTL = {
@@ -87,7 +87,7 @@ def trainer_fields(
         raise given.refuse("model_name_or_path", "how many GPUs it runs on is not told; give --gpus")
     layout, software = _sharding(given, gpus, beside)
     layout |= _parallel(given)
-    ranks = layout.get("tensor", 1) * layout.get("context", 1)
+    ranks = ranks_of(layout)
     micro = given.count("per_device_train_batch_size") or (1 if axolotl else 8)
     sequence = given.count(*LENGTHS) or (2048 if given.has("stage") else None)
     if sequence is None:

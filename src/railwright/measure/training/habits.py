@@ -95,7 +95,6 @@ HABITS: dict[str, Habits] = {
 }
 """By the first word of a record's family; '' for all others (NeMo, Megatron-LM, MLPerf of 2023 to 2025)."""
 
-
 UNCOMPILED = ("torchtitan-t1-8b-8-fsdp", "torchtitan-t3-8b-128-fsdp")
 """torchtitan's rows without torch.compile (benchmarks/llama3_h100_202412_torchtitan.md, tables 1 and 3)."""
 

@@ -49,8 +49,7 @@ def load_model(name_or_path: str | Path) -> Transformer:
     if path is not None:
         return parse_config(_read(path), str(path), _name_of(path))
     name = _bundled(str(name_or_path))
-    text = (files("railwright.model") / "data" / f"{name}.json").read_text(encoding="utf-8")
-    return parse_config(text, f"{name}.json", name)
+    return parse_config(_text_of(name), f"{name}.json", name)
 
 
 def bundled_models() -> tuple[str, ...]:
@@ -61,8 +60,11 @@ def bundled_models() -> tuple[str, ...]:
 
 def bundled_config(name: str) -> dict[str, Any]:
     """The config.json of a bundled architecture, by the name in `bundled_models`, without our own keys."""
-    text = (files("railwright.model") / "data" / f"{name}.json").read_text(encoding="utf-8")
-    return {key: value for key, value in json.loads(text).items() if not key.startswith("_")}
+    return {key: value for key, value in json.loads(_text_of(name)).items() if not key.startswith("_")}
+
+
+def _text_of(name: str) -> str:
+    return (files("railwright.model") / "data" / f"{name}.json").read_text(encoding="utf-8")
 
 
 def parse_config(text: str, file: str, name: str) -> Transformer:
@@ -236,10 +238,9 @@ def _find(text: str) -> str | None:
 @cache
 def _names() -> dict[str, str]:
     """Plain name or alias -> bundled name."""
-    folder = files("railwright.model") / "data"
     names = {}
     for name in bundled_models():
-        config = json.loads((folder / f"{name}.json").read_text(encoding="utf-8"))
+        config = json.loads(_text_of(name))
         for alias in (name, *config.get("_aliases", ())):
             names[_plain(alias)] = name
     return names

@@ -9,8 +9,8 @@ that order too, and is copied wherever something reads it in the sequence's; whi
 compiled graph, so all are counted.
 
 Sources: PyTorch 2.13, torch/distributed/_functional_collectives.py (all_gather_single: chunks of the first
-dimension are joined along another one; reduce_scatter_single: the reverse before it), and since 2023;
-torch/distributed/_symmetric_memory (_fused_all_gather_matmul_impl, unflatten;
+dimension are joined along another one; reduce_scatter_single: the reverse before it; of releases before, from
+memory); torch/distributed/_symmetric_memory (_fused_all_gather_matmul_impl, unflatten;
 _fused_matmul_reduce_scatter_impl, reduce_partials); torchtitan 9dec370, parallelisms/parallelize_llama.py,
 apply_tp (Shard(1)).
 """
@@ -20,9 +20,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from railwright.model.operators.kernels import ELEMENT
+from railwright.model.operators.kernels import Block, elementwise
 from railwright.model.operators.layer import LayerOperators
-from railwright.model.shape.architecture import Operator, Phase, Transformer
+from railwright.model.shape.architecture import Operator, Transformer
 from railwright.spec.training import TrainingJob
 from railwright.training.layers.casts import GATHERED_GRADIENT, GATHERED_INPUT
 from railwright.training.layers.gathers import gathers_of
@@ -49,16 +49,27 @@ def with_copied_rows(operators: LayerOperators, job: TrainingJob, arch: Transfor
     Of operators that run again alone PyTorch keeps what was scattered (torchtitan's _save_list); a layer that
     runs again whole scatters again.
     """
-    rows = rows_of(job) * arch.hidden * ELEMENT
+    elements = rows_of(job) * arch.hidden
     gathers, hidden = gathers_of(job), hides_products(job, arch)
-    added = (ADDED if hidden else COPIED) * rows
+    added = ADDED if hidden else COPIED
     # sums of several gradients are made before they are reduced, which no product hides
     summed = sums_first(job, arch)
     ahead = {
-        name: (COPIED * gathers.inputs * rows, COPIED * rows if name in summed else added)
+        name: elementwise(
+            f"{name}, gathered rows",
+            elements,
+            reads=COPIED * gathers.inputs,
+            writes=0,
+            back=COPIED if name in summed else added,
+        )
         for name in GATHERED_INPUT
     }
-    behind = dict.fromkeys(GATHERED_GRADIENT, (added, COPIED * gathers.gradients * rows))
+    behind = {
+        name: elementwise(
+            f"{name}, scattered rows", elements, reads=added, writes=0, back=COPIED * gathers.gradients
+        )
+        for name in GATHERED_GRADIENT
+    }
     return replace(
         operators,
         forward=_forward(operators.forward, ahead, behind),
@@ -67,33 +78,25 @@ def with_copied_rows(operators: LayerOperators, job: TrainingJob, arch: Transfor
     )
 
 
-Moved = Mapping[str, tuple[float, float]]
-"""Product -> what the copies beside it move, forward and backward. [byte]"""
+Copies = Mapping[str, Block]
+"""Product -> the copies beside it."""
 
 
-def _forward(found: Iterable[Operator], ahead: Moved, behind: Moved) -> tuple[Operator, ...]:
+def _forward(found: Iterable[Operator], ahead: Copies, behind: Copies) -> tuple[Operator, ...]:
     made: list[Operator] = []
     for op in found:
-        if op.name in ahead:
-            made.append(_copy(f"{op.name}, gathered rows", ahead[op.name][0], "forward"))
+        made += [ahead[op.name].forward] if op.name in ahead else []
         made.append(op)
-        if op.name in behind:
-            made.append(_copy(f"{op.name}, scattered rows", behind[op.name][0], "forward"))
+        made += [behind[op.name].forward] if op.name in behind else []
     return tuple(made)
 
 
-def _backward(found: Iterable[Operator], ahead: Moved, behind: Moved) -> tuple[Operator, ...]:
+def _backward(found: Iterable[Operator], ahead: Copies, behind: Copies) -> tuple[Operator, ...]:
     """What was scattered is gathered, and the other way round."""
     made: list[Operator] = []
     for op in found:
         name = op.name.removesuffix(", input gradient")
-        if name in behind:
-            made.append(_copy(f"{name}, scattered rows, backward", behind[name][1], "backward_input"))
+        made += behind[name].backward_input if name in behind else ()
         made.append(op)
-        if name in ahead:
-            made.append(_copy(f"{name}, gathered rows, backward", ahead[name][1], "backward_input"))
+        made += ahead[name].backward_input if name in ahead else ()
     return tuple(made)
-
-
-def _copy(name: str, moved: float, phase: Phase) -> Operator:
-    return Operator(name, "memory", 0.0, moved, "bf16", phase=phase)
