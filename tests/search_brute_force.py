@@ -23,6 +23,7 @@ from railwright.training import peak_memory, simulate
 from railwright.training.memory.allocator import Requests
 from railwright.training.memory.cached import held_of, requests_of
 from railwright.training.memory.peak import SYSTEM
+from railwright.training.software.eras import era_of
 from railwright.training.step.quick import step_seconds
 from training_cases import machine
 
@@ -60,10 +61,15 @@ def best_of(found: list[Exact]) -> Exact:
 
 
 def can_hold(one: TrainingJob, arch: Transformer, on: Machine) -> bool:
-    """Whether every stage's replay ends within its GPU, with either kind of segments."""
+    """Whether every stage's replay ends within its GPU, with either kind of segments.
+
+    Of software whose segments grow, unused pages go back: what is in tensors has to fit.
+    """
     fabric, capacity = on.network.fabric, on.gpu.hbm_bytes
     room = capacity - peak_memory(one, arch, fabric, capacity).parts[SYSTEM]
     stages = [_requests(one, arch, fabric, s) for s in range(one.layout.pipeline)]
+    if era_of(one).allocator == "growing":
+        return all(held_of(stage, expandable=True).allocated <= room for stage in stages)
     for limit, growing in ((np.inf, True), (room, False)):
         if all(held_of(stage, limit, growing).reserved <= room for stage in stages):
             return True

@@ -80,16 +80,20 @@ def test_unused_segments_go_back_when_memory_ends() -> None:
     assert (end.retries, played.most_reserved) == (2, 116 * MIB)
 
 
+Segment = tuple[tuple[int, bool], int, dict[int, tuple[int, int]]]
+
+
 @dataclass
 class Slow:
     """The same rules over flat lists of (start, size, owner): an oracle."""
 
     def __init__(self, capacity: float) -> None:
         self.capacity, self.retries = capacity, 0
-        self.segments: list[tuple[bool, int, dict[int, tuple[int, int]]]] = []
+        # (stream, whether of small blocks), size, what is in it
+        self.segments: list[Segment] = []
         self.reserved = 0
 
-    def holes(self, segment: tuple[bool, int, dict[int, tuple[int, int]]]) -> list[tuple[int, int]]:
+    def holes(self, segment: Segment) -> list[tuple[int, int]]:
         at, found = 0, []
         for start, size in sorted(segment[2].values()):
             if start > at:
@@ -99,13 +103,14 @@ class Slow:
             found.append((at, segment[1] - at))
         return found
 
-    def take(self, owner: int, size: int) -> None:
+    def take(self, owner: int, size: int, stream: int = 0) -> None:
         need = max(BLOCK, -(-size // BLOCK) * BLOCK)
         small = need <= MIB
+        kind = stream, small
         fitting = [
             (hole, number, start)
             for number, segment in enumerate(self.segments)
-            if segment[0] == small
+            if segment[0] == kind
             for start, hole in self.holes(segment)
             if hole >= need
         ]
@@ -114,11 +119,11 @@ class Slow:
             if self.reserved + whole > self.capacity:
                 self.retries += 1
                 # an unused segment keeps its number, and has no room left
-                for number, (of_small, size, inside) in enumerate(self.segments):
+                for number, (of, size, inside) in enumerate(self.segments):
                     if not inside:
-                        self.segments[number] = (of_small, 0, {})
+                        self.segments[number] = (of, 0, {})
                         self.reserved -= size
-            self.segments.append((small, whole, {}))
+            self.segments.append((kind, whole, {}))
             self.reserved += whole
             fitting = [(whole, len(self.segments) - 1, 0)]
         hole, number, start = min(fitting)
@@ -143,16 +148,19 @@ class Slow:
         max_size=60,
     ),
     st.sampled_from([inf, 400 * MIB, 100 * MIB, 10 * MIB]),
+    st.integers(1, 3),
 )
-def test_it_reserves_what_the_slow_one_does(steps: list[int], capacity: float) -> None:
+def test_it_reserves_what_the_slow_one_does(steps: list[int], capacity: float, streams: int) -> None:
     """Positive numbers are tensors that come, negative ones name one that goes."""
     asked, slow = Requests(), Slow(capacity)
     live: dict[int, int] = {}
     expected = []
     for number, step in enumerate(steps):
         if step > 0:
-            live[number] = asked.take(step)
-            slow.take(number, step)
+            # by chance, but the same every time
+            stream = number * step % streams
+            live[number] = asked.take(step, stream)
+            slow.take(number, step, stream)
         elif live:
             owner = sorted(live)[-step % len(live)]
             asked.give(live.pop(owner))
@@ -164,6 +172,18 @@ def test_it_reserves_what_the_slow_one_does(steps: list[int], capacity: float) -
     *moments, end = play(asked, capacity).moments
     assert [(one.allocated, one.reserved, one.retries) for one in moments] == expected
     assert end.allocated == 0
+
+
+@pytest.mark.parametrize("expandable", [False, True])
+def test_no_stream_has_what_another_let_go_of(expandable: bool) -> None:
+    asked = Requests()
+    asked.give(asked.take(60 * MIB, 1))
+    asked.give(asked.take(60 * MIB))
+    asked.mark()
+    asked.give(asked.take(60 * MIB, 1))
+    played = play(asked, expandable=expandable)
+    assert [one.reserved for one in played.moments] == [120 * MIB, 120 * MIB]
+    assert played.most_allocated == 60 * MIB
 
 
 @settings(max_examples=60)

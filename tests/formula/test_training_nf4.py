@@ -22,7 +22,8 @@ from railwright.training.memory.allocator import play
 from railwright.training.memory.cached import requests_of
 from railwright.training.memory.host_memory import host_memory
 from railwright.training.memory.peak import SYSTEM, peak_memory
-from railwright.training.memory.states import GATHERED, PASSING, state_parts
+from railwright.training.memory.states import PASSING, state_parts
+from railwright.training.memory.units import GATHERED
 from railwright.training.passes.offload import host_link
 from railwright.training.software.host import launch_times
 from railwright.training.software.lora import DEQUANTISED, adapter_parameters

@@ -32,7 +32,7 @@ from railwright.training.memory.cached import (
 )
 from railwright.training.memory.peak import peak_memory
 from railwright.units import GIB
-from training_cases import DENSE, job, machine, priced, wide
+from training_cases import DENSE, changed, job, machine, priced, wide
 
 FABRIC = machine(4).network.fabric
 CAPACITY = 80e9
@@ -57,6 +57,20 @@ def test_the_fullest_gpu_and_a_warning_where_holes_do_not_fit() -> None:
     told = crowded(squeezed, tight)
     assert f"wants {(held.reserved + held.system) / GIB:.1f} GiB of the {tight / GIB:.1f} GiB" in told
     assert ("expandable_segments:True" in told) == (squeezed.growing < squeezed.reserved)
+
+
+def test_unused_pages_of_segments_that_grow_go_back() -> None:
+    """FSDP2's other streams hold what they do not use: a job whose tensors fit waits, and runs."""
+    wanted = changed(job(zero=3, sequence=4096), software="fsdp-2024")
+    held = reserved(wanted, DENSE, FABRIC, peak_memory(wanted, DENSE, FABRIC, CAPACITY))
+    assert held is not None
+    tensors = held.reserved - held.holes + held.system
+    for tight, short in ((tensors + 1e6, 0.0), (tensors - 1e6, 1e6)):
+        squeezed = reserved(wanted, DENSE, FABRIC, peak_memory(wanted, DENSE, FABRIC, tight))
+        assert squeezed is not None
+        assert (squeezed.retries, squeezed.short) == (1, pytest.approx(short))
+        assert is_held(squeezed, tight) == (not short)
+        assert ("at least once a step" in crowded(squeezed, tight)) == (not short)
 
 
 def test_stages_that_hold_and_run_the_same_are_replayed_once(monkeypatch: pytest.MonkeyPatch) -> None:

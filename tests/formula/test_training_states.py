@@ -14,7 +14,8 @@ from railwright.training.layers.stages import stage_shapes
 from railwright.training.memory.cached import cached
 from railwright.training.memory.moved import MOVED, at_start
 from railwright.training.memory.peak import SYSTEM, peak_memory
-from railwright.training.memory.states import COPY, GATHERED, PASSING, WAITING, WIDENED, state_parts
+from railwright.training.memory.states import COPY, PASSING, WIDENED, state_parts
+from railwright.training.memory.units import GATHERED, WAITING, beside
 from training_cases import DENSE, MOE, changed, job, machine
 
 
@@ -267,13 +268,23 @@ def test_ends_of_one_rank_have_their_gradients_under_zero_3_too(vocab: int) -> N
 
 
 def test_a_units_gradients_wait_in_16_bits_for_sums_in_fp32() -> None:
-    """FSDP that reduces once a step: 4 bytes of every gradient, and 2 of those of the largest unit."""
-    parts = states(zero=3, reduce_each=False, software="fsdp-2025")
-    assert parts["gradients"] == pytest.approx(4 * PARAMETERS)
-    layer = max(stage_shapes(DENSE, job(zero=3).layout)[0].dense[0])
-    assert parts[WAITING] == pytest.approx(2 * max(layer, DENSE.vocab * DENSE.hidden), rel=1e-3)
+    """FSDP that reduces once a step: 4 bytes of every gradient, and 2 of those of the largest unit; FSDP2 of
+    the layer at work."""
+    for software in ("fsdp-2023", "fsdp-2025"):
+        parts = states(zero=3, reduce_each=False, software=software)
+        assert parts["gradients"] == pytest.approx(4 * PARAMETERS)
+    (shape,) = stage_shapes(DENSE, job(zero=3).layout)
+    layer, end = max(shape.dense[0]), DENSE.vocab * DENSE.hidden
+    parts = states(zero=3, reduce_each=False, software="fsdp-2023")
+    assert parts[WAITING] == pytest.approx(2 * max(layer, end), rel=1e-3)
+    once = changed(job(zero=3, reduce_each=False), software="fsdp-2025")
+    assert beside(once, shape, [[0.0] * DENSE.layers]).layer[WAITING] == pytest.approx(2 * layer)
     # sums in 16 bits take what autograd makes as it is
-    assert WAITING not in states(zero=3, reduce_each=False, software="fsdp-2025", gradient_dtype="bf16")
+    for software in ("fsdp-2023", "fsdp-2025"):
+        narrow = states(zero=3, reduce_each=False, software=software, gradient_dtype="bf16")
+        assert WAITING not in narrow
+    narrow = changed(once, gradient_dtype="bf16")
+    assert beside(narrow, shape, [[0.0] * DENSE.layers]).layer[WAITING] == 0
 
 
 def test_experts_of_one_rank_are_not_gathered_where_dense_parameters_are() -> None:

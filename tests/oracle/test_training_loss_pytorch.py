@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Iterator
+from itertools import accumulate
 from typing import Any
 
 import pytest
 
-from railwright.model.operators.logits import LOGIT_BYTES, WAITING_LOGIT_BYTES, KeptLoss
+from railwright.model.operators.logits import LOGIT_BYTES, LOSS_TENSORS, WAITING_LOGIT_BYTES, KeptLoss
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install torch")
 
@@ -35,8 +36,9 @@ def mesh() -> Iterator[Any]:
     dist.destroy_process_group()
 
 
-def held(loss: Callable[[Any, Any], Any], mesh: Any = None) -> tuple[float, float]:
-    """Bytes per logit that are allocated at most, and between the passes."""
+def held(loss: Callable[[Any, Any], Any], mesh: Any = None) -> tuple[list[float], list[float]]:
+    """Bytes per logit that come, or go, of the forward and of the backward pass; of tensors as large as the
+    logits."""
     from contextlib import nullcontext
 
     from torch.distributed.tensor import DTensor, Shard
@@ -62,14 +64,14 @@ def held(loss: Callable[[Any, Any], Any], mesh: Any = None) -> tuple[float, floa
     step()
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as seen:
         step()
-    now = most = between = 0
+    passes: list[list[float]] = [[]]
     for event in sorted(seen.profiler.kineto_results.events(), key=lambda e: e.start_ns()):
-        if event.name() == "[memory]":
-            now += event.nbytes()
-            most = max(most, now)
+        if event.name() == "[memory]" and abs(event.nbytes()) >= LOGITS:
+            passes[-1].append(event.nbytes() / LOGITS)
         elif event.name() == BETWEEN:
-            between = now
-    return most / LOGITS, between / LOGITS
+            passes.append([])
+    forward, backward = passes
+    return forward, backward
 
 
 def test_one_tensor_in_fp32_waits() -> None:
@@ -91,13 +93,17 @@ def test_one_tensor_in_fp32_waits() -> None:
 
 @pytest.mark.parametrize("kind", ["eager", "compiled", "eager, cut", "compiled, cut"])
 def test_a_loss_takes_what_we_say(kind: KeptLoss, request: pytest.FixtureRequest) -> None:
-    """At most, and between its passes."""
+    """Tensor by tensor."""
     loss = cross_entropy
     if kind.startswith("compiled"):
         if shutil.which("g++") is None:
             pytest.skip("torch.compile needs a C++ compiler for CPUs")
         torch._dynamo.reset()
         loss = torch.compile(cross_entropy)
-    most, between = held(loss, request.getfixturevalue("mesh") if kind.endswith("cut") else None)
-    assert most == pytest.approx(LOGIT_BYTES[kind], abs=0.1)
-    assert between == pytest.approx(WAITING_LOGIT_BYTES[kind], abs=0.1)
+    forward, backward = held(loss, request.getfixturevalue("mesh") if kind.endswith("cut") else None)
+    tensors = LOSS_TENSORS[kind]
+    assert forward == [size for _, size in tensors.forward]
+    # and the gradient of the logits, which the product reads
+    assert backward == [*(size for _, size in tensors.backward), -2.0]
+    assert sum(forward) == WAITING_LOGIT_BYTES[kind]
+    assert max(accumulate([*forward, *backward])) == LOGIT_BYTES[kind]

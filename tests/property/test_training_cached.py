@@ -115,8 +115,11 @@ def _replayed(layout, arch, software, dtype, hidden) -> None:  # type: ignore[no
                 # its pipelines have no other order
                 assert found.allocated >= 0.7 * tensors
             else:
-                # with one or two stages logits of one direction wait beside the other's forward pass
+                # with one or two stages logits of one direction wait beside the other's forward pass, and
+                # those that the loss makes beside come before the fullest backward pass
                 few = layout["schedule"].startswith("dualpipe") and layout["pipeline"] <= 2
                 tokens = wanted.sequence / layout["context"]
                 waiting = 4.0 * tokens * arch.vocab / layout["tensor"] if few else 0.0
-                assert 0.9 * tensors <= found.allocated <= 1.1 * tensors + waiting
+                # sums take the most of each kind of layer, whichever comes first
+                least = 0.85 if few else 0.88
+                assert least * tensors <= found.allocated <= 1.1 * tensors + waiting

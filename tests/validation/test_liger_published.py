@@ -63,14 +63,17 @@ def test_the_memory_of_both_passes(rows: int) -> None:
     assert -0.10 < error < -0.01
 
 
-@pytest.mark.parametrize(("how", "error"), [(None, 0.04), ("liger", 0.37)])
+@pytest.mark.parametrize(("how", "error"), [(None, 0.04), ("liger", 0.34)])
 def test_what_16_sequences_more_take(how: str | None, error: float) -> None:
-    """0.91 GB a sequence without Liger and 0.18 with it; predicted are 0.94 and 0.24.
+    """0.91 GB a sequence without Liger and 0.18 with it; predicted are 0.94 and 0.23.
 
     How much there is at all depends on states, which its example has all in bf16.
     """
     fabric = published_machine("A100", 8, None).network.fabric
-    less, more = (peak_memory(job(how, n, 3), ARCH, fabric, 80e9) for n in (32, 48))
+    # two microbatches, so that a step's passes are fuller than its end
+    asked = (job(how, n, 3) for n in (32, 48))
+    twice = (one.model_copy(update={"global_batch": 2 * one.global_batch}) for one in asked)
+    less, more = (peak_memory(one, ARCH, fabric, 80e9) for one in twice)
     found = (more.total - more.parts[SYSTEM]) - (less.total - less.parts[SYSTEM])
     measured = BARS[how][1] - BARS[how][0]
     assert found / measured - 1 == pytest.approx(error, abs=0.02)

@@ -39,11 +39,11 @@ Source: torchao documentation, workflows/training (torchao 0.10, PyTorch 2.7).""
 
 RESERVED = [
     # torchtitan of February 2025, whose loss is not compiled (PyTorch 2.7.0a0)
-    ("H100-96", "fsdp-2024", {"bf16": 47.65, "fp8": 47.77, "fp8_rowwise": 47.79}, (-0.02, 0.01)),
-    # and of August 2025 (2c8b594, PyTorch 2.9.0.dev20250811)
-    ("MI300X", "fsdp-2025", {"bf16": 39.09, "fp8": 39.07, "fp8_rowwise": 39.32}, (0.0, 0.03)),
+    ("H100-96", "fsdp-2024", {"bf16": 47.65, "fp8": 47.77, "fp8_rowwise": 47.79}, (0.01, 0.03)),
+    # and of August 2025 (2c8b594, PyTorch 2.9.0.dev20250811): whether segments grow on AMD's GPUs is not told
+    ("MI300X", "fsdp-2025", {"bf16": 39.09, "fp8": 39.07, "fp8_rowwise": 39.32}, (-0.07, -0.05)),
     # of 4 June 2025 (775a486, a PyTorch that is not named): no cause known
-    ("H100-96", "fsdp-2025", {"bf16": 30.89, "fp8": 30.91, "fp8_rowwise": 30.99}, (0.26, 0.30)),
+    ("H100-96", "fsdp-2025", {"bf16": 30.89, "fp8": 30.91, "fp8_rowwise": 30.99}, (0.18, 0.20)),
 ]
 """GPU, software, GiB that the allocator held at most in the same job, and the errors of what we say.
 Source: torchao, docs/source/workflows/training.md and eager_tutorials/pretraining.rst (the logs of June)."""
@@ -105,15 +105,15 @@ def test_peaks(gpu: str, software: str, gib: dict[str, float], errors: tuple[flo
 @pytest.mark.parametrize(
     ("model", "sequences", "gib", "errors"),
     [
-        ("llama3-8b", 32, 174.49, {"fsdp-2025": 0.018, "fsdp-2024": 0.062}),
-        ("qwen3-8b", 16, 112.88, {"fsdp-2025": -0.010, "fsdp-2024": 0.031}),
+        ("llama3-8b", 32, 174.49, {"fsdp-2025": -0.065, "fsdp-2024": -0.011}),
+        ("qwen3-8b", 16, 112.88, {"fsdp-2025": -0.080, "fsdp-2024": -0.020}),
     ],
 )
 def test_peaks_of_2026_whose_loss_is_in_chunks(
     model: str, sequences: int, gib: float, errors: dict[str, float]
 ) -> None:
     """torchtitan 73aed7f6 on four GPUs, 2,048 tokens a sequence (components/quantization/nvfp4.md): with all
-    logits at once they were 16 and 12 % too high.
+    logits at once, compiled, they would be 6 and 3 % too high.
 
     The configurations beside it compile the layers and not the loss (components=["model"]), which is what
     fsdp-2024 stands for; whether those two runs did the page does not say.

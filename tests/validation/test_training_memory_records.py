@@ -18,6 +18,7 @@ from railwright.spec.training import Layout, TrainingJob
 from railwright.training.lanes.result import Memory
 from railwright.training.memory.cached import cached
 from railwright.training.memory.peak import SYSTEM, peak_memory
+from railwright.training.software.eras import eras
 from railwright.units import GIB
 
 SIMUMAX = [r for r in records() if r["allocated_gib"] and "mbc4" in r["id"]]
@@ -69,32 +70,40 @@ def test_each_stage_has_its_own_peak(model: str, stage: int, mib: float) -> None
 @dataclass(frozen=True)
 class Titan:
     """A row of torchtitan's benchmarks/llama3_h100_202412_torchtitan.md, or of llama3-8b_h200_202506_trainy-
-    whitefiber.md, whose loss is compiled too: 8B, 2 sequences of 8,192 tokens."""
+    whitefiber.md, whose loss is compiled too: 8B, 2 sequences of 8,192 tokens.
+
+    error  of what we say
+    """
 
     gpus: int
     dtype: str
     gib: float
-    band: float
+    error: float
+    software: str = "fsdp-2024"
     gpu: str = "H100"
 
 
 @pytest.mark.parametrize(
     "row",
     [
-        # peak reserved memory, segments that grow; with torch.compile; the last two without, whose eager
-        # norms and activations keep tensors of their own
-        Titan(8, "bf16", 77.0, 0.01),
-        Titan(128, "bf16", 62.0, 0.025),
-        Titan(8, "fp8", 76.8, 0.03),
-        Titan(128, "fp8", 61.8, 0.025),
-        Titan(8, "bf16", 82.4, 0.07),
-        Titan(128, "bf16", 67.0, 0.07),
-        Titan(32, "fp8", 47.96, 0.02, "H200"),
-        Titan(64, "fp8", 46.97, 0.02, "H200"),
+        # peak reserved memory; with torch.compile, then without
+        Titan(8, "bf16", 77.0, 0.008),
+        Titan(128, "bf16", 62.0, 0.022),
+        Titan(8, "fp8", 76.8, -0.001),
+        Titan(128, "fp8", 61.8, 0.010),
+        Titan(8, "bf16", 82.4, -0.030, "fsdp-2024-eager"),
+        Titan(128, "bf16", 67.0, -0.020, "fsdp-2024-eager"),
+        Titan(32, "fp8", 47.96, 0.007, "fsdp-2025", "H200"),
+        Titan(64, "fp8", 46.97, 0.001, "fsdp-2025", "H200"),
     ],
     ids=str,
 )
-def test_torchtitan_peaks(row: Titan) -> None:
+def test_torchtitan_peaks(row: Titan, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The runs on H200 were started without torchtitan's run_train.sh, which asks for segments that grow, and
+    before the ends were units of their own."""
+    if row.gpu == "H200":
+        of_june = replace(eras()["fsdp-2025"], units="joined")
+        monkeypatch.setitem(eras(), "fsdp-2025", of_june)
     (record,) = (r for r in records() if r["id"] == "torchtitan-t1-8b-8-fsdp")
     job = TrainingJob(
         name="titan",
@@ -106,22 +115,45 @@ def test_torchtitan_peaks(row: Titan) -> None:
         tokens=1e9,
         dtype=row.dtype,  # type: ignore[arg-type]
         layout=Layout(zero=3, recompute="selective", recompute_modules=("ops",)),
-        software="fsdp-2025" if row.gpu == "H200" else "fsdp-2024",
+        software=row.software,  # type: ignore[arg-type]
     )
     machine = published_machine(row.gpu, row.gpus, None)
-    found = cached(job, architecture_of(record), machine.network.fabric, 0)
+    grows = row.gpu == "H100"
+    found = cached(job, architecture_of(record), machine.network.fabric, 0, expandable=grows)
     assert found is not None
-    assert found.reserved / GIB == pytest.approx(row.gib, rel=row.band)
+    assert found.reserved / GIB / row.gib - 1 == pytest.approx(row.error, abs=0.002)
 
 
-def test_torchtitan_under_tensor_parallelism() -> None:
-    """70B on 256 H100, tensor parallelism of 8, 16 sequences, everything computed again: 71.9 GiB reserved
-    (benchmarks/llama3_h100_202412_torchtitan.md). We are 15 % short; with the loss of one GPU it was 26."""
-    (record,) = (r for r in records() if r["id"] == "torchtitan-t4-70b-256-2d")
+PARALLEL = {
+    # context parallelism of 1, 2, 4 and 8 with 32,768 tokens a GPU, everything computed again
+    "t2-8b-8-cp1": (83.9, -0.003),
+    "t2-8b-8-cp2": (84.2, -0.007),
+    "t2-8b-8-cp4": (84.0, -0.004),
+    "t2-8b-8-cp8": (84.5, -0.010),
+    # tensor parallelism of 8; with the asynchronous one what is gathered is not the allocator's
+    "t4-70b-256-2d": (71.9, -0.088),
+    "t4-70b-256-2d+asynctp": (67.6, -0.030),
+    # eight stages; the second one in pieces
+    "t5-405b-512-1f1b": (82.5, -0.189),
+    "t5-405b-512-interleaved": (72.7, -0.055),
+    "t6-405b-512-cp1": (75.3, -0.111),
+    "t6-405b-512-cp2": (75.9, -0.119),
+    "t6-405b-512-cp4": (77.1, -0.132),
+    "t6-405b-512-cp8": (84.9, -0.212),
+}
+"""GiB that the fullest GPU of torchtitan's runs reserved, and the error of what we say; none of them is in
+training.csv (benchmarks/llama3_h100_202412_torchtitan.md)."""
+
+
+@pytest.mark.parametrize("name", PARALLEL)
+def test_torchtitan_in_parallel(name: str) -> None:
+    gib, error = PARALLEL[name]
+    (record,) = (r for r in records() if r["id"] == f"torchtitan-{name}")
     job, machine = job_of(record), machine_for(record)
-    found = cached(job, architecture_of(record), machine.network.fabric, 0)
-    assert found is not None
-    assert found.reserved / GIB == pytest.approx(71.9, rel=0.16)
+    stages = range(job.layout.pipeline)
+    each = (cached(job, architecture_of(record), machine.network.fabric, stage) for stage in stages)
+    most = max(one.reserved for one in each if one is not None)
+    assert most / GIB / gib - 1 == pytest.approx(error, abs=0.003)
 
 
 def test_bigscience_under_deepspeed() -> None:
@@ -285,8 +317,8 @@ def _holes(held: Held) -> list[float]:
 
 @pytest.mark.parametrize(("dtype", "gib"), [("bf16", 33.71), ("mxfp8", 33.88), ("fp8", 33.38)])
 def test_torchtitan_on_eight_b200(dtype: str, gib: float) -> None:
-    """8B, one sequence of 8,192 tokens, compiled with its loss, 15 to 19 % too much (torchtitan, components/
-    quantization/mxfp8.md, read 2026-11-27: PyTorch 2.9 of 15 August 2025, torchtitan 6fc499f6), 9 to 13
+    """8B, one sequence of 8,192 tokens, compiled with its loss, 8 to 10 % too much (torchtitan, components/
+    quantization/mxfp8.md, read 2026-11-27: PyTorch 2.9 of 15 August 2025, torchtitan 6fc499f6), 2 to 4
     without the attention that it computed again there: on Blackwell cuDNN's (since 3b85aa31, May 2025), which
     its list of what to save lacked until b39377f9 (December 2025)."""
     (record,) = (r for r in records() if r["id"] == "torchtitan-t1-8b-8-fsdp")
@@ -305,6 +337,6 @@ def test_torchtitan_on_eight_b200(dtype: str, gib: float) -> None:
     machine = published_machine("B200", 8, None)
     found = cached(job, architecture_of(record), machine.network.fabric, 0)
     assert found is not None
-    assert 1.14 * gib <= found.reserved / GIB <= 1.20 * gib
+    assert 1.07 * gib <= found.reserved / GIB <= 1.11 * gib
     attention = 32 * 8192 * (2 * 4096 + 4 * 32) / GIB
-    assert 1.08 * gib <= found.reserved / GIB - attention <= 1.14 * gib
+    assert 1.01 * gib <= found.reserved / GIB - attention <= 1.05 * gib

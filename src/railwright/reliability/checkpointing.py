@@ -24,7 +24,8 @@ from railwright.reliability.result import CheckpointTimes, Component
 from railwright.spec.reliability import Checkpoint
 from railwright.spec.study import Cluster
 from railwright.spec.training import TrainingJob
-from railwright.training.memory.states import ENDS_BYTES, MASTER_BYTES, MOMENT_BYTES
+from railwright.training.memory.states import MASTER_BYTES, MOMENT_BYTES
+from railwright.training.memory.units import ENDS_BYTES
 from railwright.training.passes.offload import host_link
 from railwright.training.software.formats import master_of
 from railwright.units import DAY, show_stored, show_time

@@ -133,7 +133,7 @@ def layer_activations(
     if cut.stored:
         kept = [_stored(k, again) for k in kept]
     if recompute == "selective" and "ops" in modules:
-        kept = _every_second(arch, layer, sequence, tp, cut.attention)
+        kept = _every_second(arch, layer, sequence, cut)
     return {k.name: rows * k.bytes / (split if k.spread else 1) for k in kept if k.name not in gone}
 
 
@@ -330,23 +330,33 @@ def check_every_second(arch: Transformer, layer: Layer) -> None:
         )
 
 
-def _every_second(arch: Transformer, layer: Layer, sequence: int, tp: int, kind: CoreAttention) -> list[Kept]:
+def _every_second(arch: Transformer, layer: Layer, sequence: int, cut: Cut) -> list[Kept]:
     """What PyTorch's selective checkpoint by operators keeps in a dense layer: its input, of the products q,
-    k, v, output, gate, up, down every second one's output, and what attention keeps.
+    k, v, output, gate, up, down every second one's output, what is scattered over tensor ranks, and what
+    attention keeps.
 
     Source: torchtitan, parallelisms/parallelize_llama.py, _save_list and selective_ac_option 'op'.
     Raises PlanError for other layers.
     """
     check_every_second(arch, layer)
+    tp, kind = cut.tp, cut.attention
     heads, keys = arch.heads / tp, max(arch.kv_heads / tp, 1.0)
+    names = ("attention's scattered output", "mlp's scattered output") if cut.split > 1 else ()
+    scattered = [Kept(name, ELEMENT * arch.hidden, spread=True) for name in names]
     return [
+        *scattered,
         Kept("layer input", ELEMENT * arch.hidden, spread=True),
         Kept("query, value", ELEMENT * arch.head_dim * (heads + keys)),
         Kept("attention output", ELEMENT * arch.head_dim * heads),
         _scores(kind, sequence, heads),
         Kept("mlp gate output", ELEMENT * arch.ffn / tp),
-        Kept("mlp down output", ELEMENT * arch.hidden, spread=True),
+        Kept("mlp down output", ELEMENT * arch.hidden),
     ]
+
+
+UNREAD = ("mlp down output", "mlp's scattered output")
+"""Of these, what no backward pass reads: a checkpoint keeps it all the same, but where a layer is compiled
+(tests/oracle/test_training_ops_pytorch.py)."""
 
 
 def _dropped(arch: Transformer, layer: Layer, modules: tuple[str, ...]) -> frozenset[str]:

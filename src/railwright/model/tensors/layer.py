@@ -46,6 +46,7 @@ def layer_tensors(
     exchanged: bool = False,
     working: float = 0.0,
     stays: tuple[str, ...] = (),
+    copied: bool = False,
 ) -> LayerTensors:
     """The tensors of one layer; arguments as `layer_activations`, which `check_cut` must have passed.
 
@@ -53,13 +54,14 @@ def layer_tensors(
     exchanged  heads are swapped for tokens around the attention (context parallelism by all-to-all)
     working    bytes that 'flash' attention needs for itself
     stays      outputs of norms that are kept as they were gathered over tensor ranks, and `kept` so
+    copied     rows are copied around what gathers and scatters them along the sequence
 
     Read off Megatron-LM's modules (core/transformer/transformer_layer.py, attention.py, multi_latent_
     attention.py, mlp.py, moe/) and, for attention that is not fused, off Megatron-DeepSpeed's of 2022
     (megatron/model/transformer.py).  Tensors below a megabyte are left out.
     """
     arch = made_as(arch, layer)
-    tape = Tape(arch, rows, kept, cut.tp, cut.split, stays)
+    tape = Tape(arch, rows, kept, cut.tp, cut.split, stays, copied)
     mixer, mlp = PARTS[layer]
     before, out = INPUT, "mlp norm input" if mlp else OUTPUT
     if mixer == "attention":
@@ -86,9 +88,10 @@ class Tape:
         tp: int,
         split: int,
         stays: tuple[str, ...] = (),
+        copied: bool = False,
     ) -> None:
         self.arch, self.rows, self.kept, self.tp, self.split = arch, rows, kept, tp, split
-        self.stays = stays
+        self.stays, self.copied = stays, copied
         self.full = ELEMENT * rows * arch.hidden
         self.part = self.full / split
         self.masks = kept.get("dropout masks", 0.0) / 2
@@ -159,12 +162,15 @@ class Tape:
         whole = f"{out}, gathered"
         if whole in self.gradients:
             whole = f"{out}, gathered twice"
+        copy = self.full * self.copied
         if out in self.stays:
-            self.op((out,), {whole: self.size(out, self.full)})
+            made = self.size(out, self.full)
+            self.op((out,), {whole: made}, beside=(made[1] * self.copied, copy))
             self.groups[whole] = out
             return whole
         size = self.kept.get(out, self.part) * self.split
-        self.op((out,), {whole: (self.full, size)}, beside=(0.0, size))
+        ahead = size * self.copied
+        self.op((out,), {whole: (self.full, size)}, beside=(ahead, max(size + ahead, copy)))
         return whole
 
     def read(self, out: str, gathered: str) -> str:
@@ -177,7 +183,8 @@ class Tape:
     def closing(self, of: str, before: str, out: str, *more: str) -> None:
         """The rows of one tensor rank again, dropout, and the addition to what the block read."""
         if self.split > 1:
-            self.op((of,), {f"{of}, scattered": (self.part, self.part)})
+            copy = self.full * self.copied
+            self.op((of,), {f"{of}, scattered": (self.part, self.part)}, beside=(copy, copy))
             of = f"{of}, scattered"
         if self.arch.norms_per_layer > 2:
             self.normed((of,), {f"{of}, normed": (self.part, self.part)}, of, "output norms")

@@ -29,6 +29,7 @@ from railwright.training.layout.sizes import Sizes
 from railwright.training.memory.activations import layers_away, stage_activations
 from railwright.training.memory.peak import SYSTEM, peak_memory
 from railwright.training.memory.states import AT_STEP, IN_PASSES, state_parts
+from railwright.training.memory.units import accumulates
 from railwright.training.software.deepspeed import OUTPUTS, outputs_kept
 
 MEMORY = ("micro_batch", "sequence_parallel", "recompute", "zero", "offload")
@@ -94,7 +95,7 @@ class Footprint:
     fabric: Fabric
     _bounds: dict[tuple[Any, ...], Floats] = field(default_factory=dict)
     _held: dict[tuple[Any, ...], Held] = field(default_factory=dict)
-    _states: dict[tuple[Any, ...], tuple[float, float, float]] = field(default_factory=dict)
+    _states: dict[tuple[Any, ...], tuple[float, float, float, float]] = field(default_factory=dict)
     _system: dict[tuple[Any, ...], float] = field(default_factory=dict)
 
     def bound(self, block: Block, shapes: tuple[StageShape, ...]) -> Floats:
@@ -126,7 +127,10 @@ class Footprint:
                     if which not in known:
                         known[which] = self._moments(setting, block, shape, held)
                     moving, resting = known[which]
-                    states, passing, copy = self._of_states(setting, stage, shape, groups.replicas)
+                    states, gradients, passing, copy = self._of_states(setting, stage, shape, groups.replicas)
+                    if accumulates(apply(self.job, setting), count):
+                        passing += gradients
+                    copy += gradients
                     at = (m, slice(None), slice(None), 0, 0, 0, z, o, 0, 0)
                     total = system + states + np.maximum(passing + moving, copy + resting)
                     found[at] = np.maximum(found[at], total)
@@ -252,8 +256,8 @@ class Footprint:
 
     def _of_states(
         self, setting: Mapping[str, Any], stage: int, shape: StageShape, replicas: int
-    ) -> tuple[float, float, float]:
-        """Weights, gradients and optimizer states of a stage, what of them is there in passes only, and what
+    ) -> tuple[float, float, float, float]:
+        """Weights and optimizer states of a stage; gradients; what of them is there in passes only; and what
         is made for the optimizer. [byte]"""
         cut = tuple(setting[a] for a in (*STAGING, *SHARDING, "context", "zero", "offload"))
         key = (*cut, folding(setting["schedule"]), stage)
@@ -262,7 +266,8 @@ class Footprint:
             once = weighs_one_byte(job, self.fabric.generation)
             parts = state_parts(job, self.arch, shape, replicas, once)
             copy, passing = (sum(parts.pop(n, 0.0) for n in names) for names in (AT_STEP, IN_PASSES))
-            self._states[key] = sum(parts.values()), passing, copy
+            gradients = parts.pop("gradients")
+            self._states[key] = sum(parts.values()), gradients, passing, copy
         return self._states[key]
 
     def _of_system(self, setting: Mapping[str, Any], of: Sizes) -> float:

@@ -12,7 +12,7 @@ from railwright.model.operators.kernels import ELEMENT
 from railwright.model.operators.mixer_operators import mixer_working
 from railwright.model.shape.architecture import Operator, Transformer
 from railwright.model.shape.pattern import PARTS, Layer, is_routed, made_as
-from railwright.model.tensors.activations import Recompute
+from railwright.model.tensors.activations import UNREAD, Recompute
 from railwright.model.tensors.sparse_kept import index_logits
 from railwright.model.tensors.tensor_lists import BEFORE_EXCHANGE, NARROW_OUTPUT, STORED
 from railwright.spec.training import TrainingJob
@@ -33,6 +33,7 @@ from railwright.training.memory.end_activations import (
     head_waiting,
     joined_kept,
 )
+from railwright.training.memory.units import Beside, beside, copies_out
 from railwright.training.software.constants import constant
 from railwright.training.software.deepspeed import (
     OUTPUTS,
@@ -72,6 +73,7 @@ class StageActivations:
     chunks              kept by one forward pass of each chunk
     embedded            of those, what the embedding keeps, tensor by tensor
     waiting             what the head and its loss keep of a pass between their forward and backward pass
+    of_head             gradient of the head's weight, where a pass makes it
     always              tensors of fixed size that stay
     layer_backward, head_backward, embedding_backward  what these need beside what is kept; empty where the
                         stage has no such part
@@ -80,6 +82,7 @@ class StageActivations:
     chunks: tuple[float, ...]
     embedded: tuple[float, ...]
     waiting: float
+    of_head: float
     always: dict[str, float]
     layer_backward: dict[str, float]
     head_backward: dict[str, float]
@@ -92,10 +95,10 @@ def stage_activations(
     """Activations of one stage of a job that passed `plan.check`.
 
     unit_waits  gradients of embedding and head are among those of one unit that wait to be reduced
-                (`states.WAITING`); default: under ZeRO-3
+                (`states.state_parts`); default: under ZeRO-3, but for FSDP2
     """
     if unit_waits is None:
-        unit_waits = job.layout.zero == 3
+        unit_waits = job.layout.zero == 3 and not copies_out(job)
     end = 0.0 if unit_waits or job.lora else ELEMENT * arch.vocab * arch.hidden / job.layout.tensor
     kinds: list[Layer] = sorted({k for chunk in shape.chunks for k in chunk.layers})
     kept, whole = each_kept(job, arch, kinds)
@@ -118,10 +121,12 @@ def stage_activations(
         }
     head = any(chunk.head for chunk in shape.chunks)
     embedding = any(chunk.embedding for chunk in shape.chunks)
+    at = beside(job, shape, layers)
     return StageActivations(
         chunks=chunks,
         embedded=embedding_kept(job, arch),
         waiting=head_waiting(job, arch) if head else 0.0,
+        of_head=end if head else 0.0,
         always={
             "workspaces": constant("workspace_bytes"),
             "gradient placeholders": _placeholders(job, arch, kinds),
@@ -132,10 +137,18 @@ def stage_activations(
         layer_backward={
             **at_work,
             "weight in 16 bits again": max((widened(job, arch, kind) for kind in kinds), default=0.0),
+            **at.layer,
         },
-        head_backward=head_backward(job, arch, end) if head else {},
-        embedding_backward={"gradient of the embedding": end} if end and embedding else {},
+        head_backward=_of_head(head_backward(job, arch, end), end, at) if head else {},
+        embedding_backward={"gradient of the embedding": end, **at.embedding} if end and embedding else {},
     )
+
+
+def _of_head(parts: dict[str, float], end: float, at: Beside) -> dict[str, float]:
+    """The head's backward pass, or what gathers its weights before or reduces its gradient when that is over,
+    whichever is fullest."""
+    copying, reducing = {"logits": 0.0, **at.copying}, {"logits": 0.0, OF_HEAD: end, **at.reducing}
+    return max(parts | at.head, copying, reducing, key=lambda moment: sum(moment.values()))
 
 
 def stays_of_head(job: TrainingJob, tensors: StageActivations) -> dict[str, float]:
@@ -254,7 +267,10 @@ def layer_kept_parts(
         return kept
     whole = (name for name in gathered_whole(job, arch, kind) if name in kept)
     kept = kept | {name: kept[name] * layout.tensor for name in whole} | _shared_input(job, arch, kept)
-    saves = era_of(job).saves
+    era = era_of(job)
+    if recompute == "selective" and "ops" in layout.recompute_modules and era.launcher == "inductor":
+        kept = {name: size for name, size in kept.items() if name not in UNREAD}
+    saves = era.saves
     if recompute == "selective" and saves and _all_again(kind, layout.recompute_modules):
         # JAX computes the rest again from the layer's input: PaXML saves the output projection too
         # (SAVE_QKV_OUT_PROJ), MaxText does not (save_qkv_proj).  Source: NVIDIA/dgxc-benchmarking

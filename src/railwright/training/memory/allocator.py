@@ -2,8 +2,9 @@
 
 Source: PyTorch, c10/cuda/CUDACachingAllocator.cpp (its note at the head, `get_free_block`, `should_split`,
 `get_allocation_size`, `release_cached_blocks`, Note [Expandable Segments]; constants in `kernel_allocator`;
-the same from 1.10 (2021) to today, segments that grow since 2.1).  One stream: blocks that another stream
-still uses are not modelled, nor pages in the middle of a growing segment that go back to CUDA.
+the same from 1.10 (2021) to today, segments that grow since 2.1).  What was made on one stream is never given
+to another one.  Blocks that another stream still uses are not modelled, nor pages in the middle of a growing
+segment that go back to CUDA.
 """
 
 from __future__ import annotations
@@ -18,6 +19,9 @@ from numpy.typing import NDArray
 Tensor = int
 """Its number, in the order in which they come."""
 
+COMPUTE = 0
+"""The stream on which passes run."""
+
 
 @dataclass
 class Requests:
@@ -26,17 +30,21 @@ class Requests:
     What comes and goes depends on no allocator, so that the same requests can be played on several.
 
     sizes  of every tensor [byte]
+    others  tensors that are made on another stream than COMPUTE -> its number
     asked  t where tensor t comes, -1 - t where it goes
     marks  numbers of requests before moments that `play` tells of
     """
 
     sizes: list[int] = field(default_factory=list)
+    others: dict[Tensor, int] = field(default_factory=dict)
     asked: list[int] = field(default_factory=list)
     marks: list[int] = field(default_factory=list)
 
-    def take(self, size: float) -> Tensor:
-        """A tensor of so many bytes comes."""
+    def take(self, size: float, stream: int = COMPUTE) -> Tensor:
+        """A tensor of so many bytes comes, made on a stream."""
         tensor = len(self.sizes)
+        if stream != COMPUTE:
+            self.others[tensor] = stream
         self.sizes.append(int(size))
         self.asked.append(tensor)
         return tensor
@@ -61,7 +69,7 @@ class Requests:
 
 @dataclass(frozen=True)
 class Part:
-    """Requests that can be asked again with other tensors.
+    """Requests that can be asked again with other tensors; all of them on COMPUTE.
 
     sizes    of the tensors that come, whose numbers follow those of the ones that are given [byte]
     tensors  of each request
@@ -122,8 +130,10 @@ def play(requests: Requests, capacity: float = inf, expandable: bool = False) ->
 
     sizes = np.array(requests.sizes, np.int64)
     needs = np.maximum(-(-sizes // kernel.BLOCK), 1) * kernel.BLOCK
+    streams = np.full_like(sizes, COMPUTE)
+    streams[list(requests.others)] = list(requests.others.values())
     asked = np.array(requests.asked, np.int64)
     marks = np.array([*requests.marks, asked.size], np.int64)
     blocks, moments = np.empty_like(needs), np.empty((marks.size, 3), np.int64)
-    allocated, reserved = kernel.play(needs, asked, marks, capacity, expandable, blocks, moments)
+    allocated, reserved = kernel.play(needs, streams, asked, marks, capacity, expandable, blocks, moments)
     return Played(allocated, reserved, tuple(Moment(*row) for row in moments.tolist()), blocks)

@@ -22,6 +22,7 @@ from railwright.model.tensors.layer import layer_tensors
 from railwright.model.tensors.tensor_lists import with_received
 from railwright.spec.training import TrainingJob
 from railwright.training.lanes.result import Memory
+from railwright.training.layers.along_sequence import copies_rows
 from railwright.training.layers.cut import cut_in_memory
 from railwright.training.layers.gathers import gathered_whole
 from railwright.training.layers.lora_kept import is_needed, with_adapters_kept
@@ -35,7 +36,9 @@ from railwright.training.memory.allocator import Requests, play
 from railwright.training.memory.peak import SYSTEM
 from railwright.training.memory.replay import Plans, Replay, layers_of
 from railwright.training.memory.replay_deepspeed import DeepSpeedReplay
+from railwright.training.memory.replay_sharded import ShardedReplay
 from railwright.training.memory.tape import LayerPlan
+from railwright.training.memory.units import copies_out
 from railwright.training.software.deepspeed import runs_engine
 from railwright.training.software.eras import era_of
 from railwright.training.software.nf4 import is_nf4, with_widened
@@ -57,7 +60,8 @@ class Reserved:
     holes     of them, what no tensor has when tensors take most
     growing   most of any GPU in segments that grow
     system    beside it: CUDA context and NCCL buffers
-    retries   times in a step that memory ends and unused segments go back, on the GPU where most often
+    retries   times in a step that memory ends and unused segments go back, on the GPU where most often; of
+              segments that grow, whose unused pages go back wherever they lie, 1 stands for at least once
     short     what is missing even then, on the GPU where most is
     """
 
@@ -94,7 +98,7 @@ def requests_of(job: TrainingJob, arch: Transformer, fabric: Fabric, stage: int)
     ranks = Sizes.of(job, fabric).replicas
     order, shape = _order(job, fabric, stage), shapes_of(job, arch)[stage]
     plans = _stage_plans(job, arch, shape)
-    kind = DeepSpeedReplay if runs_engine(job) else Replay
+    kind = DeepSpeedReplay if runs_engine(job) else ShardedReplay if copies_out(job) else Replay
     asked = Requests()
     replay = kind(job, arch, shape, ranks, weighs_one_byte(job, fabric.generation), plans, asked)
     replay.start()
@@ -150,6 +154,7 @@ def reserved(
 
     memory  `peak_memory` of the job
     stages  that are looked at; default: all
+    Source of what goes back: CUDACachingAllocator.cpp, release_cached_blocks (unmap_block).
     """
     allocator = era_of(job).allocator
     if allocator == "jax":
@@ -166,15 +171,20 @@ def reserved(
     room = memory.capacity - system
     full = [stage for stage, one in found.items() if one.reserved > room]
     grown = [held_of(asked[s], expandable=True) for s in (asked if full else (fullest,))]
-    again = [held_of(asked[s], room, allocator == "growing") for s in full]
+    if allocator == "growing":
+        retries, short = int(bool(full)), max((found[s].allocated - room for s in full), default=0.0)
+    else:
+        again = [held_of(asked[s], room) for s in full]
+        retries = max((one.retries for one in again), default=0)
+        short = max((one.reserved - room for one in again), default=0.0)
     return Reserved(
         stage=stage,
         reserved=most,
         holes=most - found[fullest].allocated,
         growing=max(one.reserved for one in grown),
         system=system,
-        retries=max((one.retries for one in again), default=0),
-        short=max((one.reserved - room for one in again if one.reserved > room), default=0.0),
+        retries=retries,
+        short=max(short, 0.0),
     )
 
 
@@ -210,7 +220,8 @@ def crowded(held: Reserved, capacity: float) -> str:
     if held.short:
         text += f"{held.short / GIB:.1f} GiB are missing by this replay, which is good to some 5 %"
     else:
-        text += f"memory ends {_often(held.retries)}, and the GPU waits while unused segments go back"
+        least = "at least " if held.retries and held.growing == held.reserved else ""
+        text += f"memory ends {least}{_often(held.retries)}, and the GPU waits while unused segments go back"
     if held.growing < held.reserved:
         text += (
             f". With PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True it wants "
@@ -280,6 +291,7 @@ def _plan(job: TrainingJob, arch: Transformer, kind: Layer, recompute: Recompute
         working=scores_once(job, arch),
         exchanged=layout.context > 1 and layout.context_kind == "all-to-all",
         stays=gathered_whole(job, arch, kind),
+        copied=copies_rows(job),
     )
     groups = tensors.groups
 

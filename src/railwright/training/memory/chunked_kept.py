@@ -14,6 +14,7 @@ from railwright.model.shape.architecture import Transformer
 from railwright.spec.training import TrainingJob
 from railwright.training.layers.communication import gradient_bytes
 from railwright.training.layout.sizes import sequence_ranks, tokens_of
+from railwright.training.memory.units import copies_out
 from railwright.training.software.chunked_loss import chunks_of
 from railwright.training.software.eras import eager_parts
 
@@ -63,8 +64,7 @@ def chunk_gradient(job: TrainingJob, chunks: int, weights: float, waits: bool) -
 
     waits  whether they count it before it is reduced (`states.WAITING`)
     torchtune: autograd adds the 16 bits of one chunk to those of others before the gradient is handed on.
-    torchtitan: FSDP adds them to a sum of the type that is reduced, which is counted; without FSDP to the
-    gradient itself.
+    torchtitan: FSDP adds them to a sum of the type that is reduced; without FSDP to the gradient itself.
     Liger: 16 bits, to which the products add.
     """
     if job.lora:
@@ -77,7 +77,7 @@ def chunk_gradient(job: TrainingJob, chunks: int, weights: float, waits: bool) -
     elif job.chunked_loss == "torchtune":
         stays, made = one, one
     else:
-        stays, made = counted, one
+        stays, made = gradient_bytes(job) * weights * (waits or copies_out(job)), one
     return ChunkGradient(max(stays - counted, 0.0), max(made - max(counted - stays, 0.0), 0.0))
 
 

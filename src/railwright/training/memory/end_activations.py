@@ -4,14 +4,22 @@ from __future__ import annotations
 
 from railwright.model import head_activation_bytes
 from railwright.model.operators.kernels import ELEMENT
-from railwright.model.operators.logits import WAITING_LOGIT_BYTES, KeptLoss
+from railwright.model.operators.logits import (
+    LOGIT_BYTES,
+    LOSS_TENSORS,
+    WAITING_LOGIT_BYTES,
+    KeptLoss,
+)
 from railwright.model.operators.norms import more_by_norm
 from railwright.model.shape.architecture import Transformer
 from railwright.model.tensors.activations import KEPT_INPUT
 from railwright.spec.training import TrainingJob
+from railwright.training.layers.along_sequence import copies_rows
 from railwright.training.layout.sizes import sequence_ranks, tokens_of
 from railwright.training.memory.chunked_kept import OF_HEAD, head_in_chunks, waiting_in_chunks
 from railwright.training.software.eras import compiles_chunks, eager_parts, era_of, unfuses_loss
+
+GATHERED_INPUT = "gathered input"
 
 CUT: dict[KeptLoss, KeptLoss] = {"eager": "eager, cut", "compiled": "compiled, cut"}
 """What PyTorch's losses are over tensor ranks (torchtitan's loss_parallel, on unless it is switched off)."""
@@ -39,7 +47,10 @@ def joined_kept(job: TrainingJob, arch: Transformer) -> float:
 
 def head_backward(job: TrainingJob, arch: Transformer, gradient: float) -> dict[str, float]:
     """The head's backward pass: logits and their gradient, its gathered input, and its weight's gradient
-    before it is added to the main one. [byte]"""
+    before it is added to the main one. [byte]
+
+    Of PyTorch's losses all but the gradient has gone when the product's begin: the fuller of two moments.
+    """
     layout, rows, loss = job.layout, tokens_of(job), loss_kept(job)
     if job.chunked_loss:
         return head_in_chunks(job, arch, gradient, loss)
@@ -59,20 +70,30 @@ def head_backward(job: TrainingJob, arch: Transformer, gradient: float) -> dict[
         logits += rows * 2 * KEPT_INPUT[job.dtype] * arch.vocab / layout.tensor
     parts = {"logits": logits, "activation gradients": rows * ELEMENT * arch.hidden}
     if layout.tensor > 1 and layout.sequence_parallel:
-        parts["gathered input"] = rows * ELEMENT * arch.hidden
+        parts[GATHERED_INPUT] = rows * ELEMENT * arch.hidden
     if gradient:
         parts[OF_HEAD] = gradient
-    return parts
+    if loss not in LOSS_TENSORS:
+        return parts
+    gone = rows * (1 + arch.mtp_layers) * (LOGIT_BYTES[loss] - ELEMENT) * arch.vocab / layout.tensor
+    kept = ("logits", GATHERED_INPUT) if copies_rows(job) else ("logits",)
+    at_loss = {name: parts[name] for name in kept}
+    at_products = parts | {"logits": logits - gone}
+    return max(at_loss, at_products, key=lambda moment: sum(moment.values()))
 
 
 def head_waiting(job: TrainingJob, arch: Transformer) -> float:
-    """The inputs of final norm and head, and what the loss keeps (WAITING_LOGIT_BYTES). [byte]"""
+    """The inputs of final norm and head, and what the loss keeps (WAITING_LOGIT_BYTES). [byte]
+
+    DTensor's linear layer keeps what it gathered; Megatron's gathers it again.
+    """
     if job.chunked_loss:
         return waiting_in_chunks(job, arch, loss_kept(job))
     layout, rows = job.layout, tokens_of(job)
     logits = WAITING_LOGIT_BYTES[loss_kept(job)] * arch.vocab / layout.tensor
     inputs = (2 + more_by_norm(arch, eager_parts(job))) * ELEMENT * arch.hidden / sequence_ranks(job)
-    return rows * (1 + arch.mtp_layers) * (inputs + logits)
+    whole = ELEMENT * arch.hidden * copies_rows(job)
+    return rows * (1 + arch.mtp_layers) * (inputs + whole + logits)
 
 
 def loss_kept(job: TrainingJob) -> KeptLoss:

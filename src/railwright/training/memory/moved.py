@@ -15,7 +15,8 @@ from typing import NamedTuple
 from railwright.spec.training import TrainingJob
 from railwright.training.layers.communication import gradient_bytes
 from railwright.training.layers.stages import StageShape
-from railwright.training.memory.states import ENDS_BYTES, head_bytes
+from railwright.training.memory.states import head_bytes
+from railwright.training.memory.units import ENDS_BYTES
 from railwright.training.software.eras import era_of
 
 BUFFERED_BYTES = {"fp8": 1.0, "mxfp8": 0.0}

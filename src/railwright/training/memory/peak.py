@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -23,6 +24,7 @@ from railwright.training.memory.activations import (
 from railwright.training.memory.chunk_activations import chunk_kept
 from railwright.training.memory.moved import at_start
 from railwright.training.memory.states import AT_STEP, IN_PASSES, cached_weights, state_parts, unit_waits
+from railwright.training.memory.units import accumulates
 from railwright.training.software.constants import constant
 from railwright.training.software.deepspeed import communicators
 from railwright.training.software.eras import era_of
@@ -64,6 +66,7 @@ def peak_memory(job: TrainingJob, arch: Transformer, fabric: Fabric, capacity: f
             moments=_moments(order, index, shape),
             states=state_parts(job, arch, shape, sizes.replicas, weighs_one_byte(job, fabric.generation)),
             system=system,
+            passes=count,
         )
         for index, shape in enumerate(shapes)
     )
@@ -118,21 +121,23 @@ def _stage(
     moments: Moments,
     states: dict[str, float],
     system: float,
+    passes: int,
 ) -> StageMemory:
-    """The fullest moment of one GPU of a stage."""
+    """The fullest moment of one GPU of a stage that runs so many passes a step."""
     step = {name: states.pop(name, 0.0) for name in AT_STEP}
     tensors = stage_activations(job, arch, shape, unit_waits(job, states))
     held = max(moments.layers, key=lambda m: _bytes(m, tensors))
     kept = {"activations": _bytes(held, tensors)}
     always = {**states, **tensors.always, SYSTEM: system}
+    before = always if accumulates(job, passes) else always | {"gradients": 0.0}
     stays = stays_of_head(job, tensors)
     resting = {name: size for name, size in always.items() if name not in IN_PASSES}
     beside = {BESIDE: _beside(job, arch, shape)}
     found = {
-        "a layer backward": {**always, **kept, **tensors.layer_backward, **beside, **stays},
+        "a layer backward": _together(before, kept, tensors.layer_backward, beside, stays),
         "optimizer step": {**resting, **step, **stays},
     }
-    passes = {"a layer backward": sum(held), "optimizer step": 0, START: 0}
+    counts = {"a layer backward": sum(held), "optimizer step": 0, START: 0}
     if start := at_start(job, shape, states["weights"] - cached_weights(job, shape)):
         # NCCL's buffers come later, and the allocator gives them nothing of what it has cached
         found[START] = {**start, SYSTEM: system}
@@ -143,15 +148,24 @@ def _stage(
         others = {"logits": (_with_logits(job, shape, ends) - 1) * tensors.waiting}
         logits = {"logits": tensors.head_backward["logits"] + others["logits"]}
         parts = {"activations": _bytes(ends, tensors), **tensors.head_backward, **logits}
-        found["head backward"], passes["head backward"] = {**always, **parts}, sum(ends)
+        found["head backward"], counts["head backward"] = _together(before, parts), sum(ends)
         found["a layer backward"] |= others
     if tensors.embedding_backward:
         ends = max(moments.embedding, key=lambda m: _bytes(m, tensors))
         parts = {"activations": _bytes(ends, tensors), **others, **tensors.embedding_backward, **stays}
-        found["embedding backward"], passes["embedding backward"] = {**always, **parts}, sum(ends)
+        found["embedding backward"], counts["embedding backward"] = _together(always, parts), sum(ends)
     moment = max(found, key=lambda name: sum(found[name].values()))
     parts = {name: size for name, size in found[moment].items() if size > 0}
-    return StageMemory(index, parts, sum(parts.values()), moment, passes[moment])
+    return StageMemory(index, parts, sum(parts.values()), moment, counts[moment])
+
+
+def _together(*several: Mapping[str, float]) -> dict[str, float]:
+    """Parts of all; what FSDP2 has of a kind at one moment adds to what it has in all passes."""
+    found: dict[str, float] = {}
+    for parts in several:
+        for name, size in parts.items():
+            found[name] = found.get(name, 0.0) + size
+    return found
 
 
 def _beside(job: TrainingJob, arch: Transformer, shape: StageShape) -> float:

@@ -6,10 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from railwright.model.operators.kernels import ELEMENT
+from railwright.model.operators.logits import LOSS_TENSORS, Change
 from railwright.model.shape.architecture import Transformer
 from railwright.model.shape.pattern import Layer
 from railwright.model.tensors.tensor_lists import RECEIVED
 from railwright.spec.training import TrainingJob
+from railwright.training.layers.along_sequence import copies_rows
 from railwright.training.layers.recompute import layers_again
 from railwright.training.layers.stages import StageShape
 from railwright.training.layout.route import Chunk, Unit
@@ -17,7 +19,7 @@ from railwright.training.layout.schedule import in_pairs
 from railwright.training.layout.sizes import sequence_ranks, tokens_of
 from railwright.training.memory.activations import layers_away, stage_activations, stays_of_head
 from railwright.training.memory.allocator import Requests, Tensor
-from railwright.training.memory.chunked_kept import OF_HEAD
+from railwright.training.memory.end_activations import loss_kept
 from railwright.training.memory.moved import Buffer, buffers
 from railwright.training.memory.replay_chunks import ChunkedHead
 from railwright.training.memory.states import (
@@ -51,10 +53,12 @@ class Flight:
 
     layers  what each layer holds
     more    tensors that are freed when its backward pass begins
+    loss    what the loss has of its logits, by name
     """
 
     layers: list[LayerPass] = field(default_factory=list)
     more: list[Tensor] = field(default_factory=list)
+    loss: dict[str, Tensor] = field(default_factory=dict)
 
 
 @dataclass(eq=False)
@@ -135,7 +139,7 @@ class Replay:
         come with the first pass, moments with the first step (Transformer Engine, pytorch/module/base.py,
         get_weight_workspace, and pytorch/optimizers/fused_adam.py).
         """
-        states, zero = self.states, self.job.layout.zero
+        states = self.states
         casts, moved = cached_weights(self.job, self.shape), buffers(self.job, self.shape)
         weights = [self.each(one.weights, of=one) for one in moved]
         self.each(states["weights"] - casts - sum(one.weights for one in moved))
@@ -144,16 +148,21 @@ class Replay:
                 if size:
                     self.take(size)
             self.give(blocks)
-        if zero >= 2:
-            self.each(states["gradients"])
-        elif states["gradients"] and not moved:
-            self.take(states["gradients"])
+        if not moved:
+            self.hold_gradients()
         self.passing = self.in_passes()
         if STATES in states:
             self.moment = moment_bytes(self.job, self.arch, self.shape, self.ranks) / 2
             self.each(states[STATES] - 2 * self.moment)
         self.each(casts / 2, casts / 2)
         self.always()
+
+    def hold_gradients(self) -> None:
+        """Sums of gradients, or shards of them."""
+        if self.job.layout.zero >= 2:
+            self.each(self.states["gradients"])
+        elif self.states["gradients"]:
+            self.take(self.states["gradients"])
 
     def in_passes(self) -> list[Tensor]:
         """What is gathered, waits to be reduced or is on its way, but at the optimizer's step."""
@@ -243,16 +252,42 @@ class Replay:
             flight.more += self.chunked.forward(self.memory, output, (unit.chunk, unit.microbatch))
             return
         part = self.full / self.split
+        inputs = 2 * part
         flight.more += [output, self.take(part)]
-        if self.split > 1:
+        if copies_rows(self.job):
+            gathered = self.take(self.full)
+            flight.more.append(self.take(self.full))
+            self.give([gathered])
+            inputs += self.full
+        elif self.split > 1:
             self.once(self.full)
-        # without those two, which are counted with it
-        flight.more.append(self.take(self.tensors.waiting - 2 * part))
-        self.give(self.loss())
+        tensors = LOSS_TENSORS.get(loss_kept(self.job))
+        # without the inputs, which are counted with it
+        waiting = self.tensors.waiting - inputs
+        if tensors is None:
+            flight.more.append(self.take(waiting))
+            self.give(self.loss())
+            return
+        if (more := waiting - tensors.waits * self.logits) >= 1:
+            flight.more.append(self.take(more))
+        self.change(flight.loss, tensors.forward)
+
+    @property
+    def logits(self) -> float:
+        """Of a microbatch, on this rank."""
+        return (1 + self.arch.mtp_layers) * self.rows * self.arch.vocab / self.job.layout.tensor
+
+    def change(self, live: dict[str, Tensor], changes: Sequence[Change]) -> None:
+        """Tensors of the loss come and go."""
+        for name, size in changes:
+            if size > 0:
+                live[name] = self.take(size * self.logits)
+            else:
+                self.memory.give(live.pop(name))
 
     def loss(self) -> list[Tensor]:
         """What a pass of the loss makes beside what it keeps between its passes, as so many copies of 16-bit
-        logits."""
+        logits; of losses that are not PyTorch's."""
         beside = self.tensors.head_backward["logits"] - self.tensors.waiting
         one = ELEMENT * self.rows * self.arch.vocab / self.job.layout.tensor
         sizes = [one] * int(beside / one + 1e-9)
@@ -279,15 +314,23 @@ class Replay:
         if self.chunked:
             more, flight.more = flight.more, []
             return self.chunked.backward(self.memory, more, (unit.chunk, unit.microbatch))
-        beside, flowing = self.loss(), self.take(self.full)
-        self.once(parts.get("gathered input", 0.0))
+        if tensors := LOSS_TENSORS.get(loss_kept(self.job)):
+            self.change(flight.loss, tensors.backward)
+            beside, inputs = list(flight.loss.values()), flight.more
+        else:
+            *inputs, logits = flight.more
+            beside = [*self.loss(), logits]
+        flowing = self.take(self.full)
+        if not copies_rows(self.job):
+            self.once(parts.get("gathered input", 0.0))
         if not stays_of_head(self.job, self.tensors):
-            self.weight_gradient(parts.get(OF_HEAD, 0.0), unit)
-        *inputs, logits = flight.more
-        self.give([*beside, logits])
+            self.weight_gradient(self.tensors.of_head, unit)
+        self.give(beside)
+        if copies_rows(self.job):
+            self.once(self.full)
         gradient = self.take(self.full / self.split)
         self.give([flowing, *inputs])
-        flight.more = []
+        flight.more, flight.loss = [], {}
         return gradient
 
     def returned(self, flight: Flight) -> Tensor:
@@ -300,7 +343,7 @@ class Replay:
         gradient = self.layers(unit, flight, gradient)
         if self.shape.chunks[unit.chunk].embedding:
             size = self.tensors.embedding_backward.get("gradient of the embedding", 0.0)
-            self.weight_gradient(size, unit)
+            self.weight_gradient(size, unit, of_head=False)
         self.memory.give(gradient)
 
     def layers(self, unit: Unit, flight: Flight, gradient: Tensor) -> Tensor:
@@ -310,8 +353,11 @@ class Replay:
             gradient = self.layer_back(flight, gradient, self.gradients(unit))
         return gradient
 
-    def weight_gradient(self, size: float, unit: Unit) -> None:
-        """The gradient of a weight of so many bytes, where a pass makes it."""
+    def weight_gradient(self, size: float, unit: Unit, of_head: bool = True) -> None:
+        """The gradient of the head's weight, or of the embedding's, where a pass makes it.
+
+        size  in bytes
+        """
         into = self.gradients(unit)
         if into is None:
             self.once(size)

@@ -13,6 +13,14 @@ from railwright.spec.training import TrainingJob
 from railwright.training.layers.communication import gradient_bytes
 from railwright.training.layers.stages import StageShape
 from railwright.training.layout.sizes import Sizes
+from railwright.training.memory.units import (
+    ENDS_BYTES,
+    GATHERED,
+    WAITING,
+    copies_out,
+    gathered,
+    largest_unit,
+)
 from railwright.training.optimizer.adam import reads_as_kept, widens_moments
 from railwright.training.optimizer.buckets import bucket_threshold
 from railwright.training.optimizer.muon import (
@@ -30,12 +38,11 @@ from railwright.training.software.narrow_weights import keeps_wide
 from railwright.training.software.nf4 import (
     NF4_BYTES,
     SCALE,
-    gathered_bytes,
     is_nf4,
     scales_stay,
     stored_bytes,
 )
-from railwright.training.software.zero_engine import SUB_GROUP, bucket_bytes, kept_ahead
+from railwright.training.software.zero_engine import SUB_GROUP, bucket_bytes
 
 WEIGHT_BYTES = {
     "bf16": 2.0,
@@ -61,9 +68,6 @@ ONE_COPY = 1.0
 CACHED_BYTES = {"fp8_block": 2 * (1 + 4 / 128**2), "nvfp4": 2 * (0.5 + 1 / 16)}
 """Of these, the two copies that a step's first pass makes of a weight in 16 bits: there are none before."""
 
-ENDS_BYTES = 2.0
-"""Bytes of one weight of embedding and head, and of one gathered weight: 16 bits, but for a head in MXFP8."""
-
 MASTER_BYTES = {"fp32": 4.0, "remainder": 2.0}
 """Bytes of one master weight.  In fp32, with the two moments, 12 bytes of optimizer states per parameter:
 Megatron-LM, docs, 'dist_optimizer' (bf16 with fp32 gradients 18 bytes, or 6 + 12/n; fp16 20 bytes, or 4 +
@@ -88,7 +92,6 @@ PASSING = "shards on their way from and to the host"
 STATES = "optimizer states"
 """Master weights and moments."""
 
-GATHERED, WAITING = "gathered weights", "gradients before reduction"
 
 AT_STEP = (COPY, BUCKETS, ITERATION, WIDENED)
 """Parts that are there at the optimizer's step only."""
@@ -107,7 +110,8 @@ def state_parts(
     one_copy  whether weights in fp8 have no transpose (`one_copy.weighs_one_byte`)
 
     ZeRO-1 shards the optimizer states over them, ZeRO-2 the gradients too, down to one bucket that waits for
-    its reduction, ZeRO-3 also the weights, over `layout.shard` of them, down to the units that are gathered.
+    its reduction, ZeRO-3 also the weights, over `layout.shard` of them, down to the units that are gathered
+    (`units`).
     What one rank alone holds is neither gathered nor reduced, but for fp32 shards, of which 16 bits are made.
     Beside these a reduced gradient has fp32 too, whatever it was sent in (PyTorch, FSDP2,
     _fsdp_collectives.py, foreach_reduce: cast to the parameter's type; FSDP, _runtime_utils.py,
@@ -135,8 +139,9 @@ def state_parts(
     if layout.zero >= 2 and layout.reduce_each:
         sent = dense * cut[0] + expert * cut[1]
         parts["gradients"] = (4.0 if widened else gradient) * shard
-        waiting = _largest_unit(shape) if layout.zero == 3 else bucket_threshold(ranks)
-        parts[WAITING] = gradient * min(waiting, sent)
+        waiting = largest_unit(shape) if layout.zero == 3 else bucket_threshold(ranks)
+        if not copies_out(job):  # FSDP2's come and go (`units.waiting`)
+            parts[WAITING] = gradient * min(waiting, sent)
     engine = era_of(job).zero_engine
     if engine and 0 < layout.zero < 3:
         parts[WAITING] = bucket_bytes(job)
@@ -147,9 +152,9 @@ def state_parts(
         if wide:
             weight, frozen, master = MASTER_BYTES["fp32"], frozen_bytes(job), 0.0
         parts["weights"] = weight * shard + frozen_shard(job, shape, frozen, over, expert_over)
-        parts[GATHERED] = _gathered(job, shape, *cut)
-        if wide and not layout.reduce_each and gradient == 4.0:
-            parts[WAITING] = ENDS_BYTES * min(_largest_unit(shape), dense + expert)
+        parts[GATHERED] = gathered(job, shape, *cut)
+        if wide and not layout.reduce_each and gradient == 4.0 and not copies_out(job):
+            parts[WAITING] = ENDS_BYTES * min(largest_unit(shape), dense + expert)
         if weights_on_host(job):
             parts |= _passing(job, shape, over, expert_over)
         if scales_stay(job):
@@ -276,40 +281,3 @@ def _passing(job: TrainingJob, shape: StageShape, over: int, expert_over: int) -
     )
     left = {"weights": 0.0, PASSING: largest}
     return left | ({"gradients": 0.0} if job.layout.reduce_each else {})
-
-
-def _gathered(job: TrainingJob, shape: StageShape, dense: bool, expert: bool) -> float:
-    """Parameters that lie whole on a GPU at once: the unit that computes and those gathered ahead of it, or
-    all where they stay after the forward pass. [byte]
-
-    dense, expert  whether parameters of either kind are gathered
-    """
-    counts = _units(shape, dense, expert)
-    sizes = [ENDS_BYTES * count for count in counts]
-    if is_nf4(job):
-        trained = (size for chunk in shape.trained_dense for size in chunk)
-        for i, thin in enumerate(trained, bool(shape.embedding and dense)):
-            sizes[i] = ENDS_BYTES * thin + gathered_bytes(job) * (counts[i] - thin)
-    if era_of(job).zero_engine and job.layout.reshard:
-        return kept_ahead(counts, sizes)
-    units = sorted(sizes, reverse=True)
-    return sum(units[: 1 + job.overlap.prefetch]) if job.layout.reshard else sum(units)
-
-
-def _largest_unit(shape: StageShape) -> float:
-    if shape.adapters is None:
-        return max(_units(shape))
-    # an end of the pipeline may have no layer, and then no adapter
-    return max((size for chunk in shape.adapters for size in chunk), default=0.0)
-
-
-def _units(shape: StageShape, of_dense: bool = True, of_experts: bool = True) -> list[float]:
-    """Parameters of each unit of sharding in the order of the forward pass: every layer, and the ends; of
-    either kind."""
-    layers = [
-        d * of_dense + e * of_experts
-        for dense, expert in zip(shape.dense, shape.expert, strict=True)
-        for d, e in zip(dense, expert, strict=True)
-    ]
-    embedding, head = ([end] if end and of_dense else [] for end in (shape.embedding, shape.head))
-    return [*embedding, *layers, *head]

@@ -80,6 +80,8 @@ class Era:
     moves_weights  whether a distributed optimizer moves weights into a buffer at the start (`moved`); before
                March 2024 (293e1041) Megatron-LM's gathered them in that of the gradients
     saves      kept tensors of a layer under selective recomputation, where the framework names what it saves
+    units      how PyTorch's FSDP2 shards a model's ends (`units`): 'joined' in the unit of the model itself,
+               'apart' each for itself, as torchtitan since 83e69410 (28 July 2025); '' where it is not FSDP2
     fp32_shards  whether sharded weights are the fp32 master weights themselves (`formats.has_fp32_shards`)
     hybrid_optimizer  whether Megatron-LM's HybridDeviceOptimizer runs an optimizer on the host (`offload`)
     sums_gradients  microbatches' weight gradients are added by kernels of their own, not by the products
@@ -129,6 +131,7 @@ class Era:
     adapts_apart: bool = False
     moves_weights: bool = False
     saves: tuple[str, ...] = ()
+    units: Literal["", "joined", "apart"] = ""
     fp32_shards: bool = False
     hybrid_optimizer: bool = False
     sums_gradients: bool = False

@@ -76,6 +76,8 @@ def _besides(era: Era) -> list[str]:
     """What an era does that most do not."""
     told = {
         "DeepSpeed runs it and holds memory of its own": era.deepspeed,
+        "FSDP2 gathers and reduces on streams of its own": bool(era.units),
+        "embedding and head are one unit of its shards": era.units == "joined",
         "gradients are reduced and kept in 16 bits; ZeRO-1 and 2 reduce them whole and gather weights behind "
         "the step": era.zero_engine,
         "CUDA loads all kernels at the start": not era.lazy_kernels,
