@@ -70,7 +70,7 @@ def test_unused_pages_of_segments_that_grow_go_back() -> None:
         assert squeezed is not None
         assert (squeezed.retries, squeezed.short) == (1, pytest.approx(short))
         assert is_held(squeezed, tight) == (not short)
-        assert ("at least once a step" in crowded(squeezed, tight)) == (not short)
+        assert ("memory ends once a step" in crowded(squeezed, tight)) == (not short)
 
 
 def test_stages_that_hold_and_run_the_same_are_replayed_once(monkeypatch: pytest.MonkeyPatch) -> None:

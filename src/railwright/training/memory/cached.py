@@ -220,8 +220,7 @@ def crowded(held: Reserved, capacity: float) -> str:
     if held.short:
         text += f"{held.short / GIB:.1f} GiB are missing by this replay, which is good to some 5 %"
     else:
-        least = "at least " if held.retries and held.growing == held.reserved else ""
-        text += f"memory ends {least}{_often(held.retries)}, and the GPU waits while unused segments go back"
+        text += f"memory ends {_often(held.retries)}, and the GPU waits while unused segments go back"
     if held.growing < held.reserved:
         text += (
             f". With PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True it wants "
