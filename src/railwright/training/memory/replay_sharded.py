@@ -32,6 +32,7 @@ GATHER, REDUCE = 1, 2
 """Streams beside that of the passes."""
 
 FP32 = 4.0
+"""Bytes of a gradient in a shard."""
 
 EMBEDDING, HEAD, OWN = "embedding", "head", "own"
 """Units of a chunk beside its layers; the model's own one has both ends."""

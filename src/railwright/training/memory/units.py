@@ -22,7 +22,6 @@ from railwright.training.software.zero_engine import kept_ahead
 ENDS_BYTES = 2.0
 """Bytes of one weight of embedding and head, and of one gathered weight: 16 bits, but for a head in MXFP8."""
 
-
 GATHERED, WAITING = "gathered weights", "gradients before reduction"
 
 
@@ -91,12 +90,12 @@ def beside(job: TrainingJob, shape: StageShape, kept: Sequence[Sequence[float]])
     more = (ENDS_BYTES * end - min(layers, default=0.0) for end in (shape.head, shape.embedding))
     head, embedding = (max(size, 0.0) * (apart and job.layout.reshard) for size in more)
     passes = _layer_passes(job, shape, layers, kept, made, sent)
-    gathered, reduced = max(passes, key=sum, default=(0.0, 0.0))
+    weights, gradients = max(passes, key=sum, default=(0.0, 0.0))
     # a unit's weights go before its gradients are joined
     first = {GATHERED: embedding, WAITING: waits}
     then = {WAITING: sent * own + waits}
     return Beside(
-        {GATHERED: gathered, WAITING: reduced + waits},
+        {GATHERED: weights, WAITING: gradients + waits},
         {GATHERED: head + ENDS_BYTES * shape.head * apart},
         {GATHERED: head},
         {WAITING: sent * shape.head * trains * apart},
