@@ -17,11 +17,11 @@ from railwright.training.lanes.result import StepResult
 from railwright.training.layers.costs import costs
 from railwright.training.layers.operators import operators_of
 from railwright.training.layers.stages import stage_shapes
-from railwright.training.memory.activations import widened
 from railwright.training.memory.allocator import play
 from railwright.training.memory.cached import requests_of
 from railwright.training.memory.host_memory import host_memory
 from railwright.training.memory.peak import SYSTEM, peak_memory
+from railwright.training.memory.stage_weights import widened
 from railwright.training.memory.states import PASSING, state_parts
 from railwright.training.memory.units import GATHERED
 from railwright.training.passes.offload import host_link

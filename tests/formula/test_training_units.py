@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from railwright.model import load_model
 from railwright.model.operators.logits import LOSS_TENSORS
 from railwright.spec.training import Overlap, TrainingJob
 from railwright.training.layers.stages import StageShape, shapes_of
@@ -105,6 +106,15 @@ def _alone(requests: Requests, stream: int) -> Requests:
         else:
             found.give(here[tensor])
     return found
+
+
+def test_what_streams_hold_of_llama_3_8b_on_8_gpus() -> None:
+    """docs/training/memory.md has these figures."""
+    arch, fabric = load_model("llama-3.1-8b"), machine(1).network.fabric
+    wanted = changed(job(batch=16, zero=3, sequence=8192, micro_batch=2), software=JOINED)
+    requests = requests_of(wanted, arch, fabric, 0)
+    held = [play(_alone(requests, stream), expandable=True).most_reserved for stream in (GATHER, REDUCE)]
+    assert [one / GIB for one in held] == pytest.approx([2.6, 3.8], abs=0.05)
 
 
 def test_a_loss_of_several_tensors_leaves_holes() -> None:

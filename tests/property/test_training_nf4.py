@@ -15,8 +15,8 @@ from railwright.spec.training import TrainingJob
 from railwright.training import simulate
 from railwright.training.checks.plan import check
 from railwright.training.layers.operators import operators_of
-from railwright.training.memory.activations import widened
 from railwright.training.memory.peak import peak_memory
+from railwright.training.memory.stage_weights import widened
 from railwright.training.software.lora import DEQUANTISED
 from railwright.training.software.nf4 import widening
 from training_cases import (

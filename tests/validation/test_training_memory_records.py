@@ -130,6 +130,9 @@ PARALLEL = {
     "t2-8b-8-cp2": (84.2, -0.007),
     "t2-8b-8-cp4": (84.0, -0.004),
     "t2-8b-8-cp8": (84.5, -0.010),
+    # on H200, taken as runs of today: with segments that grow, and ends for themselves
+    "trainy-h200-8b-4n": (47.96, -0.088),
+    "trainy-h200-8b-8n": (46.97, -0.109),
     # tensor parallelism of 8; with the asynchronous one what is gathered is not the allocator's
     "t4-70b-256-2d": (71.9, -0.088),
     "t4-70b-256-2d+asynctp": (67.6, -0.030),

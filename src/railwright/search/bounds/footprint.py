@@ -127,10 +127,10 @@ class Footprint:
                     if which not in known:
                         known[which] = self._moments(setting, block, shape, held)
                     moving, resting = known[which]
-                    states, gradients, passing, copy = self._of_states(setting, stage, shape, groups.replicas)
-                    if accumulates(apply(self.job, setting), count):
-                        passing += gradients
-                    copy += gradients
+                    states, shards, passing, copy = self._of_states(setting, stage, shape, groups.replicas)
+                    if count > 1:
+                        passing += shards
+                    copy += shards
                     at = (m, slice(None), slice(None), 0, 0, 0, z, o, 0, 0)
                     total = system + states + np.maximum(passing + moving, copy + resting)
                     found[at] = np.maximum(found[at], total)
@@ -257,8 +257,8 @@ class Footprint:
     def _of_states(
         self, setting: Mapping[str, Any], stage: int, shape: StageShape, replicas: int
     ) -> tuple[float, float, float, float]:
-        """Weights and optimizer states of a stage; gradients; what of them is there in passes only; and what
-        is made for the optimizer. [byte]"""
+        """Weights, gradients and optimizer states of a stage; gradients that are there from the second
+        microbatch on; what is there in passes only; and what is made for the optimizer. [byte]"""
         cut = tuple(setting[a] for a in (*STAGING, *SHARDING, "context", "zero", "offload"))
         key = (*cut, folding(setting["schedule"]), stage)
         if key not in self._states:
@@ -266,8 +266,8 @@ class Footprint:
             once = weighs_one_byte(job, self.fabric.generation)
             parts = state_parts(job, self.arch, shape, replicas, once)
             copy, passing = (sum(parts.pop(n, 0.0) for n in names) for names in (AT_STEP, IN_PASSES))
-            gradients = parts.pop("gradients")
-            self._states[key] = sum(parts.values()), gradients, passing, copy
+            shards = 0.0 if accumulates(job, 1) else parts.pop("gradients")
+            self._states[key] = sum(parts.values()), shards, passing, copy
         return self._states[key]
 
     def _of_system(self, setting: Mapping[str, Any], of: Sizes) -> float:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import pairwise
 
-from railwright.model import Cut, layer_activations, layer_gradient_bytes, layer_operators
+from railwright.model import layer_activations, layer_gradient_bytes
 from railwright.model.operators.kernels import ELEMENT
 from railwright.model.operators.mixer_operators import mixer_working
-from railwright.model.shape.architecture import Operator, Transformer
+from railwright.model.shape.architecture import Transformer
 from railwright.model.shape.pattern import PARTS, Layer, is_routed, made_as
 from railwright.model.tensors.activations import UNREAD, Recompute
 from railwright.model.tensors.sparse_kept import index_logits
@@ -24,7 +23,7 @@ from railwright.training.layers.shared import hides_behind_shared
 from railwright.training.layers.stages import StageShape
 from railwright.training.layout.route import Chunk
 from railwright.training.layout.schedule import TOGETHER, in_pairs, order_name, route_of
-from railwright.training.layout.sizes import sequence_ranks, tokens_of, weights_cut
+from railwright.training.layout.sizes import sequence_ranks, tokens_of
 from railwright.training.memory.chunk_activations import AGAIN, OUTPUT_AGAIN, Kept, chunk_kept, layer_at_work
 from railwright.training.memory.chunked_kept import OF_HEAD
 from railwright.training.memory.end_activations import (
@@ -33,6 +32,7 @@ from railwright.training.memory.end_activations import (
     head_waiting,
     joined_kept,
 )
+from railwright.training.memory.stage_weights import largest_weight, placeholders, widened
 from railwright.training.memory.units import Beside, beside, copies_out
 from railwright.training.software.constants import constant
 from railwright.training.software.deepspeed import (
@@ -44,8 +44,6 @@ from railwright.training.software.deepspeed import (
     sent_kept,
 )
 from railwright.training.software.eras import era_of
-from railwright.training.software.lora import linears
-from railwright.training.software.nf4 import is_nf4, widest
 
 SCORE_BYTES = 4.0
 """Bytes per score of the layer at work: scores and softmax in 16 bits."""
@@ -129,8 +127,8 @@ def stage_activations(
         of_head=end if head else 0.0,
         always={
             "workspaces": constant("workspace_bytes"),
-            "gradient placeholders": _placeholders(job, arch, kinds),
-            **gradient_on_its_way(job, _largest(job, arch, shape)),
+            "gradient placeholders": placeholders(job, arch, kinds),
+            **gradient_on_its_way(job, largest_weight(job, arch, shape)),
             "buffers of what a stage receives": _neighbours(shape) * sent_kept(job, arch),
             OUTPUTS: outputs_kept(job, arch) if head else 0.0,
         },
@@ -352,49 +350,6 @@ def scores_once(job: TrainingJob, arch: Transformer) -> float:
         return 0.0
     heads = max(arch.heads, arch.window_heads)
     return SCORE_BYTES * tokens_of(job) * job.sequence * heads / job.layout.tensor
-
-
-def _placeholders(job: TrainingJob, arch: Transformer, kinds: list[Layer]) -> float:
-    """Empty gradients, one per shape of a layer's weights. [byte]
-
-    Weight gradients of Transformer Engine's linear layers go straight into the main gradients, and autograd
-    gets an empty 16-bit tensor instead, which is kept for good (pytorch/module/base.py, get_dummy_wgrad;
-    pytorch/ops for the fused MLP of experts).
-    """
-    if not era_of(job).placeholders or job.layout.zero == 3 or job.lora:
-        return 0.0
-    return ELEMENT * sum(m * n for m, n in _weights(job, arch, kinds))
-
-
-def _largest(job: TrainingJob, arch: Transformer, shape: StageShape) -> float:
-    """Parameters of the largest weight of a stage."""
-    kinds: list[Layer] = sorted({k for chunk in shape.chunks for k in chunk.layers})
-    embedding = shape.embedding * any(c.embedding for c in shape.chunks)
-    head = shape.head * any(c.head for c in shape.chunks)
-    return max(embedding, head, *(float(m * n) for m, n in _weights(job, arch, kinds)))
-
-
-def _weights(job: TrainingJob, arch: Transformer, kinds: list[Layer]) -> set[tuple[int, int]]:
-    """Shapes of the weights of a stage's layers."""
-    return {(op.m, op.n) for kind in kinds for op in weight_products(job, arch, kind)}
-
-
-def weight_products(job: TrainingJob, arch: Transformer, kind: Layer) -> tuple[Operator, ...]:
-    """Products that make the gradients of a layer's weights on one GPU: one of each is m x n large."""
-    return _weight_products(arch, kind, weights_cut(job.layout, kind))
-
-
-@lru_cache(maxsize=1024)
-def _weight_products(arch: Transformer, kind: Layer, cut: Cut) -> tuple[Operator, ...]:
-    return layer_operators(arch, kind, cut.tp, cut.tp, cut).backward_weight
-
-
-def widened(job: TrainingJob, arch: Transformer, kind: Layer) -> float:
-    """16 bits of a layer's largest weight, where they are in 4: there while its product runs. [byte]"""
-    if not is_nf4(job):
-        return 0.0
-    apart = linears(made_as(arch, kind), era_of(job).adapts_apart)
-    return widest(weight_products(job, arch, kind), apart)
 
 
 def _neighbours(shape: StageShape) -> int:

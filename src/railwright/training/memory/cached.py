@@ -31,12 +31,13 @@ from railwright.training.layers.stages import StageShape, shapes_of
 from railwright.training.layout.route import Unit
 from railwright.training.layout.schedule import order_name, route_of, schedule
 from railwright.training.layout.sizes import Sizes, data_parallel, microbatches, tokens_of
-from railwright.training.memory.activations import layer_kept_parts, scores_once, widened
+from railwright.training.memory.activations import layer_kept_parts, scores_once
 from railwright.training.memory.allocator import Requests, play
 from railwright.training.memory.peak import SYSTEM
 from railwright.training.memory.replay import Plans, Replay, layers_of
 from railwright.training.memory.replay_deepspeed import DeepSpeedReplay
 from railwright.training.memory.replay_sharded import ShardedReplay
+from railwright.training.memory.stage_weights import widened
 from railwright.training.memory.tape import LayerPlan
 from railwright.training.memory.units import copies_out
 from railwright.training.software.deepspeed import runs_engine

@@ -20,6 +20,8 @@ from railwright.training.software.eras import eager_parts
 
 OF_HEAD = "gradient of the head"
 """The part that its backward pass makes."""
+WHOLE_INPUT = "gathered input"
+"""The head's, of all tensor ranks."""
 
 
 class ChunkLogits(NamedTuple):
@@ -62,7 +64,7 @@ def chunk_logits(job: TrainingJob, loss: KeptLoss) -> ChunkLogits:
 def chunk_gradient(job: TrainingJob, chunks: int, weights: float, waits: bool) -> ChunkGradient:
     """The head's gradient beside what the states count of it.
 
-    waits  whether they count it before it is reduced (`states.WAITING`)
+    waits  whether they count it before it is reduced (`units.WAITING`)
     torchtune: autograd adds the 16 bits of one chunk to those of others before the gradient is handed on.
     torchtitan: FSDP adds them to a sum of the type that is reduced; without FSDP to the gradient itself.
     Liger: 16 bits, to which the products add.
@@ -94,7 +96,7 @@ def head_in_chunks(job: TrainingJob, arch: Transformer, gradient: float, loss: K
         OF_HEAD: moment.weight,
     }
     if layout.tensor > 1 and layout.sequence_parallel:
-        parts["gathered input"] = rows * ELEMENT * arch.hidden
+        parts[WHOLE_INPUT] = rows * ELEMENT * arch.hidden
     return {name: size for name, size in parts.items() if size or name != OF_HEAD}
 
 

@@ -16,10 +16,8 @@ from railwright.model.tensors.activations import KEPT_INPUT
 from railwright.spec.training import TrainingJob
 from railwright.training.layers.along_sequence import copies_rows
 from railwright.training.layout.sizes import sequence_ranks, tokens_of
-from railwright.training.memory.chunked_kept import OF_HEAD, head_in_chunks, waiting_in_chunks
+from railwright.training.memory.chunked_kept import OF_HEAD, WHOLE_INPUT, head_in_chunks, waiting_in_chunks
 from railwright.training.software.eras import compiles_chunks, eager_parts, era_of, unfuses_loss
-
-GATHERED_INPUT = "gathered input"
 
 CUT: dict[KeptLoss, KeptLoss] = {"eager": "eager, cut", "compiled": "compiled, cut"}
 """What PyTorch's losses are over tensor ranks (torchtitan's loss_parallel, on unless it is switched off)."""
@@ -49,7 +47,7 @@ def head_backward(job: TrainingJob, arch: Transformer, gradient: float) -> dict[
     """The head's backward pass: logits and their gradient, its gathered input, and its weight's gradient
     before it is added to the main one. [byte]
 
-    Of PyTorch's losses all but the gradient has gone when the product's begin: the fuller of two moments.
+    Of PyTorch's losses all but the gradient has gone when the product runs back: the fuller of two moments.
     """
     layout, rows, loss = job.layout, tokens_of(job), loss_kept(job)
     if job.chunked_loss:
@@ -70,13 +68,13 @@ def head_backward(job: TrainingJob, arch: Transformer, gradient: float) -> dict[
         logits += rows * 2 * KEPT_INPUT[job.dtype] * arch.vocab / layout.tensor
     parts = {"logits": logits, "activation gradients": rows * ELEMENT * arch.hidden}
     if layout.tensor > 1 and layout.sequence_parallel:
-        parts[GATHERED_INPUT] = rows * ELEMENT * arch.hidden
+        parts[WHOLE_INPUT] = rows * ELEMENT * arch.hidden
     if gradient:
         parts[OF_HEAD] = gradient
     if loss not in LOSS_TENSORS:
         return parts
     gone = rows * (1 + arch.mtp_layers) * (LOGIT_BYTES[loss] - ELEMENT) * arch.vocab / layout.tensor
-    kept = ("logits", GATHERED_INPUT) if copies_rows(job) else ("logits",)
+    kept = ("logits", WHOLE_INPUT) if copies_rows(job) else ("logits",)
     at_loss = {name: parts[name] for name in kept}
     at_products = parts | {"logits": logits - gone}
     return max(at_loss, at_products, key=lambda moment: sum(moment.values()))

@@ -29,8 +29,9 @@ from railwright.training.lanes.result import HostMemory
 from railwright.training.layers.stages import StageShape, shapes_of
 from railwright.training.layout.placement import Groups, place
 from railwright.training.layout.sizes import Sizes
-from railwright.training.memory.activations import layer_kept_parts, layers_away, weight_products
+from railwright.training.memory.activations import layer_kept_parts, layers_away
 from railwright.training.memory.peak import held_passes, peak_memory
+from railwright.training.memory.stage_weights import weight_products
 from railwright.training.memory.states import frozen_shard
 from railwright.training.software.eras import era_of
 from railwright.training.software.formats import frozen_bytes

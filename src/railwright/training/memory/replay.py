@@ -19,6 +19,7 @@ from railwright.training.layout.schedule import in_pairs
 from railwright.training.layout.sizes import sequence_ranks, tokens_of
 from railwright.training.memory.activations import layers_away, stage_activations, stays_of_head
 from railwright.training.memory.allocator import Requests, Tensor
+from railwright.training.memory.chunked_kept import WHOLE_INPUT
 from railwright.training.memory.end_activations import loss_kept
 from railwright.training.memory.moved import Buffer, buffers
 from railwright.training.memory.replay_chunks import ChunkedHead
@@ -322,7 +323,7 @@ class Replay:
             beside = [*self.loss(), logits]
         flowing = self.take(self.full)
         if not copies_rows(self.job):
-            self.once(parts.get("gathered input", 0.0))
+            self.once(parts.get(WHOLE_INPUT, 0.0))
         if not stays_of_head(self.job, self.tensors):
             self.weight_gradient(self.tensors.of_head, unit)
         self.give(beside)

@@ -96,10 +96,13 @@ class ShardedReplay(Replay):
     def gather_ahead(self, key: Key, back: bool) -> None:
         """Of units behind one that is copied out, in a forward pass one less: the next one is gathered when
         its turn comes, while this one computes."""
+        count = self.job.overlap.prefetch - (not back)
+        if count <= 0:
+            return
         units = [one for one in self.units if one[0] == key[0]]
         units = units[::-1] if back else units
-        at, count = units.index(key) + 1, self.job.overlap.prefetch - (not back)
-        for one in units[at : at + max(count, 0)]:
+        at = units.index(key) + 1
+        for one in units[at : at + count]:
             if one not in self.opened and one not in self.ahead:
                 self.gather(one)
 
