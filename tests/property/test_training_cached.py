@@ -11,8 +11,10 @@ from railwright.errors import PlanError
 from railwright.measure.training.vtrain import TRACED
 from railwright.spec.training import Overlap
 from railwright.training.checks.plan import check
+from railwright.training.layers.stages import shapes_of
 from railwright.training.memory.cached import cached
 from railwright.training.memory.peak import SYSTEM, peak_memory
+from railwright.training.memory.units import copies_out, unit_counts
 from railwright.training.software.eras import eras
 from training_cases import BLOCKS, DELTA, DENSE, KIMI, LATENTS, LIGHTNING, MOE, job, machine
 
@@ -122,4 +124,11 @@ def _replayed(layout, arch, software, dtype, hidden) -> None:  # type: ignore[no
                 waiting = 4.0 * tokens * arch.vocab / layout["tensor"] if few else 0.0
                 # sums take the most of each kind of layer, whichever comes first
                 least = 0.85 if few else 0.88
-                assert least * tensors <= found.allocated <= 1.1 * tensors + waiting
+                # FSDP2's sum has all gradients of a layer beside all that it holds before it makes them
+                made = 2.0 * _largest_layer(wanted, arch, stage.stage) * copies_out(wanted)
+                assert least * tensors - made <= found.allocated <= 1.1 * tensors + waiting
+
+
+def _largest_layer(wanted, arch, stage) -> float:  # type: ignore[no-untyped-def]
+    shape = shapes_of(wanted, arch)[stage]
+    return max(unit_counts(replace(shape, embedding=0.0, head=0.0)), default=0.0)
