@@ -1,4 +1,5 @@
-"""Fine-tuning with frozen weights in 4 bits and in 16, against published runs (rules: qlora_published).
+"""Fine-tuning with frozen weights in 4 bits and in 16, and of all weights, against published runs (rules:
+qlora_published).
 
 No factor was fitted to any of them; docs/training/unseen.md says what is known of the misses.
 """
@@ -9,7 +10,7 @@ from statistics import fmean
 
 import pytest
 
-from qlora_published import ANSWER, FMS, TORCHTUNE, Run, job_of
+from qlora_published import ANSWER, FMS, FMS_2025, TORCHTUNE, Run, job_of
 from railwright.catalog import load_catalog
 from railwright.catalog.parts import Catalog
 from railwright.collectives import Machine, NcclSettings
@@ -76,12 +77,13 @@ def predicted(tmp_path_factory: pytest.TempPathFactory) -> Predicted:
     return Predicted(load_catalog(file))
 
 
-@pytest.mark.parametrize("run", [*FMS, *ANSWER], ids=lambda run: run.name)
+@pytest.mark.parametrize("run", [*FMS, *ANSWER, *FMS_2025], ids=lambda run: run.name)
 def test_rates_are_possible(run: Run) -> None:
-    """Forward, again and the gradient of the input: 6 FLOPs a weight that a token meets."""
+    """Forward, again and the gradient of the input, of a weight that trains too: 6 or 8 FLOPs a weight that a
+    token meets."""
     weights = count_parameters(load_model(run.model)).active
     peak = load_catalog().gpus[PEAKS[run.server]].peak_flops["bf16"]
-    assert 0.2 < 6 * weights * run.tokens_s / peak < 0.75
+    assert 0.2 < (8 if run.full else 6) * weights * run.tokens_s / peak < 0.75
 
 
 @pytest.mark.parametrize("run", DENSE, ids=lambda run: run.name)
@@ -97,10 +99,43 @@ def test_they_are_5_percent_off_in_the_mean(predicted: Predicted) -> None:
 
 
 @pytest.mark.parametrize("run", EXPERTS, ids=lambda run: run.name)
-def test_steps_with_experts_are_too_short(run: Run, predicted: Predicted) -> None:
-    """transformers of 2024 runs them one after the other in a loop of Python's, with a search of its rows for
-    each, in which the host waits; the fewer rows, the more that takes."""
-    assert -0.34 < predicted.error(run) < 0
+def test_steps_with_experts_of_2024_are_too_short(run: Run, predicted: Predicted) -> None:
+    """Until release 4.40 transformers made lists of Python's of each expert's rows, and indices of these: on
+    one GPU that took a tenth of a step, by the table of 2025; the fewer rows, the more."""
+    assert -0.29 < predicted.error(run) < -0.08
+
+
+LATER = [run for run in FMS_2025 if "mixtral" not in run.model]
+LATER_EXPERTS = [run for run in FMS_2025 if "mixtral" in run.model]
+
+
+def test_dense_steps_of_2025(predicted: Predicted) -> None:
+    """14 of 7B and 70B, 4 with all weights, furthest off 12 % (LoRA over two GPUs, too short)."""
+    errors = [predicted.error(run) for run in LATER]
+    assert max(map(abs, errors)) < 0.12
+    assert fmean(map(abs, errors)) == pytest.approx(0.048, abs=0.004)
+    assert fmean(errors) == pytest.approx(-0.007, abs=0.004)
+
+
+@pytest.mark.parametrize("run", LATER_EXPERTS, ids=lambda run: run.name)
+def test_steps_with_experts_of_2025(run: Run, predicted: Predicted) -> None:
+    """On one GPU within 2 %; under FSDP too short, as those of dense models beside theirs on one GPU."""
+    low, high = (-0.18, -0.03) if run.sharded else (0.0, 0.02)
+    assert low < predicted.error(run) < high
+
+
+def test_what_a_loop_takes_more_than_grouped_products(predicted: Predicted) -> None:
+    """3 to 7 % of a step with 8 experts of 1,000 to 8,000 rows, without which they were 9.7 % off."""
+    errors = []
+    for run in LATER_EXPERTS:
+        loop = job_of(run)
+        grouped = loop.model_copy(update={"unfused": tuple(p for p in loop.unfused if p != "experts")})
+        arch, one = load_model(run.model), predicted.machine(run.server)
+        seconds = simulate(grouped, arch, one, must_fit=False).step_time
+        assert 1.025 < predicted.step(run).step_time / seconds < 1.07
+        errors.append((1 + predicted.error(run)) * seconds / predicted.step(run).step_time - 1)
+    assert fmean(map(abs, errors)) == pytest.approx(0.097, abs=0.003)
+    assert fmean(predicted.error(run) for run in LATER_EXPERTS) == pytest.approx(-0.063, abs=0.004)
 
 
 @pytest.mark.parametrize("run", ADA, ids=lambda run: run.name)
@@ -126,7 +161,7 @@ PAIRS = [
 @pytest.mark.parametrize(("four", "wide"), PAIRS, ids=lambda run: run.name)
 def test_how_much_longer_a_token_takes_than_with_16_bits(four: Run, wide: Run, predicted: Predicted) -> None:
     """Of dense models within 3.2 points, too little where weights do not cross PCIe: published are 3.0 to 5.4
-    % more, predicted 0.2 to 3.1.  Experts lose in the loop of Python's what gathers in 4 bits gain."""
+    % more, predicted 0.2 to 3.1.  Experts lose in lists of Python's what gathers in 4 bits gain."""
     ratio = (1 + predicted.error(four)) / (1 + predicted.error(wide))
     if "mixtral" in four.model:
         assert 1.0 < ratio < 1.17
@@ -142,12 +177,12 @@ def test_memory_of_one_gpu(run: Run, predicted: Predicted) -> None:
 
 @pytest.mark.parametrize("run", [run for run in FMS if run.sharded], ids=lambda run: run.name)
 def test_memory_under_fsdp_is_too_little(run: Run, predicted: Predicted) -> None:
-    """Experts in 16 bits, whose shards are most of it, within 2.3 %; the others lack 6 to 24 %.
+    """Experts in 16 bits, whose shards are most of it, within 3 %; the others lack 6 to 24 %.
 
     4 bytes a logit of that are outputs which Accelerate makes fp32; of Llama 2 70B ten GiB are not known."""
     wide = "mixtral" in run.model and not run.nf4
     found = predicted.tensors(run) / run.allocated - 1
-    assert (-0.015 if wide else -0.25) < found < (0.025 if wide else -0.06)
+    assert (-0.03 if wide else -0.25) < found < (0.01 if wide else -0.06)
 
 
 @pytest.mark.parametrize("run", ADA, ids=lambda run: run.name)

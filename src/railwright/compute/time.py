@@ -47,9 +47,9 @@ def kernel_time(operator: Operator, gpu: Gpu, profile: Profile | None = None) ->
     t = fixed + max(work, bytes / (memory * bandwidth)), with constants of the operator's kind and dtype from
     `profile` (default: the GPU's own, see `profile_of`); each launch pays `fixed`.  The work of a product is
     its waves of tiles or what power sustains (see `gemm`), of attention flop / (compute * peak).
-    Grouped GEMMs work GROUPED_ROWS more rows for every expert.  Products of chunks ('scan') run in tiles as
-    a library's do, or as fast as multiprocessors turn what they load (SCAN_WORK); where a state passes from
-    chunk to chunk, round after round, each with a tile's prologue.
+    Grouped GEMMs work GROUPED_ROWS more rows for every expert, unless these run one after the other.
+    Products of chunks ('scan') run in tiles as a library's do, or as fast as multiprocessors turn what they
+    load (SCAN_WORK); where a state passes from chunk to chunk, in rounds, each with a tile's prologue.
     Short sequences slow attention, and the softmax bounds it in narrow heads (compute/data/attention.yaml).
     Valid for training shapes; decode-time attention needs an occupancy term that is not here.
     Raises PlanError where the GPU has no peak for the dtype.
@@ -111,9 +111,13 @@ def _aligned(operator: Operator) -> bool:
 
 
 def _grouped(operator: Operator, gpu: Gpu, profile: Profile) -> float:
-    """All experts' rows as one product with the weights of all, GROUPED_ROWS more of them for each expert."""
+    """All experts' rows as one product with the weights of all, GROUPED_ROWS more of them for each expert; or
+    as `steps` products after one another."""
     row = profile.gemm_row(operator.dtype)
     m, n, k, batch = operator.m, operator.n, operator.k, operator.batch
+    if operator.steps == batch:
+        one = replace(operator, flops=operator.flops / batch, bytes=operator.bytes / batch, batch=1)
+        return batch * _gemm(one, gpu, profile)
     fixed = row.fixed * -(-batch // GROUPED_STREAMS)
     if operator.phase == "backward_weight":
         return _product(operator, gpu, row, Shape(m, n, k + GROUPED_ROWS, batch), fixed, _more(k))

@@ -112,6 +112,11 @@ def trainer_fields(
     found |= (
         _kernels(given) | _precision(given) | _adapters(given, software, layout["zero"]) | _moments(given)
     )
+    if arch.is_moe and not given.yes("torch_compile"):
+        given.doubts.append(
+            "experts are predicted as grouped products, as transformers 5 runs them; under a release before "
+            "it write 'experts' into unfused too, for they run one after the other"
+        )
     return found, arch
 
 

@@ -270,13 +270,14 @@ class TrainingJob(Section):
         "layers, such as Mamba's), mlp (of a dense layer), router (with what prepares the dispatch), or the "
         "whole step",
     )
-    unfused: tuple[Literal["rotary", "router", "loss", "norm", "activation"], ...] = Field(
+    unfused: tuple[Literal["rotary", "router", "loss", "norm", "activation", "experts"], ...] = Field(
         default=(),
         description="what runs one kernel per operation instead of fused ones: rotary positions (Megatron's "
         "--no-rope-fusion; torchtitan's Llama and DeepSeek, compiled or not), router (without "
         "--moe-router-fusion), loss (without --cross-entropy-loss-fusion; PyTorch's in fsdp-2023, as "
         "Hugging Face's models call it), norm (RMSNorm as in those), activation (gated, as there; Megatron's "
-        "--no-bias-swiglu-fusion; squared ReLU as in NeMo 2)",
+        "--no-bias-swiglu-fusion; squared ReLU as in NeMo 2), experts (one after the other, as Hugging "
+        "Face's models loop over them before transformers 5)",
     )
     chunked_loss: Literal["torchtune", "torchtitan", "liger"] | None = Field(
         default=None,

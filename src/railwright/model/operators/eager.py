@@ -12,8 +12,9 @@ from railwright.model.operators.kernels import Block, elementwise
 from railwright.model.shape.architecture import Transformer
 from railwright.model.shape.flops import value_width
 
-Part = Literal["rotary", "router", "loss", "norm", "activation"]
-"""What eager software runs operation by operation; `norms` and `mlp_kernels` have the last two."""
+Part = Literal["rotary", "router", "loss", "norm", "activation", "experts"]
+"""What eager software runs operation by operation; `norms`, `mlp_kernels` and `looped` have the last
+three."""
 
 Loss = Literal["fused", "compiled", "torch", "torch, cut", "eager", "traced"]
 """How the cross-entropy passes over the logits."""

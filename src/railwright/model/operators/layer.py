@@ -24,6 +24,7 @@ from railwright.model.operators.kernels import (
     unfused_attention,
     windowed_attention,
 )
+from railwright.model.operators.looped import choice, looped_experts
 from railwright.model.operators.mixer_operators import mixer_blocks
 from railwright.model.operators.mlp_kernels import from_latents, to_latents, two_products
 from railwright.model.operators.narrow import NARROW, beside_narrow
@@ -218,7 +219,8 @@ def _mlp(arch: Transformer, rows: int, cut: Cut, dtype: str) -> list[Block]:
 
 
 def _experts(arch: Transformer, rows: int, cut: Cut, dtype: str, dispatched: float) -> list[Block]:
-    """Router, permute, this GPU's experts as grouped GEMMs, unpermute, shared experts.
+    """Router, permute, this GPU's experts as grouped GEMMs, unpermute, shared experts; or one expert after
+    the other (`looped`).
 
     The busiest GPU receives `dispatched` rows; its experts share them evenly.  Router probabilities are
     multiplied in the experts' activation, so that permutations only move rows (Megatron-LM since core 0.11).
@@ -228,9 +230,14 @@ def _experts(arch: Transformer, rows: int, cut: Cut, dtype: str, dispatched: flo
     h, local, top = arch.expert_width, _norm_rows(rows, cut), arch.experts_per_token
     here = arch.experts // cut.ep
     width = arch.expert_ffn // (cut.expert_tp or cut.tp)
+    router = linear("router", local, arch.experts, arch.hidden, half(dtype))
+    if "experts" in cut.unfused:
+        loop = looped_experts(arch, local, dispatched, here, width, dtype, cut.unfused)
+        blocks = [*_mlp_norm(arch, local, cut), router, choice(arch, local), *loop]
+        return [*blocks, *_beside_experts(arch, rows, local, cut, dtype)]
     blocks = [
         *_mlp_norm(arch, local, cut),
-        linear("router", local, arch.experts, arch.hidden, half(dtype)),
+        router,
         expert_choice(arch, local, "router" not in cut.unfused),
         *(to_latents(arch, local, dtype) if arch.expert_latent else []),
         elementwise("expert counts", local, arch.experts, 0, back=0, launches=(COUNT_LAUNCHES, 0)),
@@ -240,7 +247,6 @@ def _experts(arch: Transformer, rows: int, cut: Cut, dtype: str, dispatched: flo
     ]
     if here > 1:
         blocks.append(elementwise("sort by expert", dispatched, reads=h, writes=h, back=2 * h))
-    how = cut.unfused
     how, stored = cut.unfused, cut.stored
     blocks += two_products(
         arch, "experts", dispatched, width, dtype, here, casts=True, outside=h, unfused=how, stored=stored
@@ -252,7 +258,13 @@ def _experts(arch: Transformer, rows: int, cut: Cut, dtype: str, dispatched: flo
     blocks.append(elementwise("unpermute", local, reads=top * h, writes=h, back=(top + 1) * h))
     if arch.expert_latent:
         blocks += from_latents(arch, local, dtype)
-    h = arch.hidden
+    return [*blocks, *_beside_experts(arch, rows, local, cut, dtype)]
+
+
+def _beside_experts(arch: Transformer, rows: int, local: int, cut: Cut, dtype: str) -> list[Block]:
+    """The shared expert, and the end of a layer with experts."""
+    h, how, stored = arch.hidden, cut.unfused, cut.stored
+    blocks: list[Block] = []
     if arch.shared_ffn:
         if arch.shared_norm:
             blocks.append(layer_norm("shared expert norm", arch, local, how))

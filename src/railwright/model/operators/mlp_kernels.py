@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from railwright.model.operators.eager import Part
 from railwright.model.operators.kernels import CAST_DTYPES, Block, elementwise, linear
 from railwright.model.operators.recompute import LATENT, STORING
-from railwright.model.shape.architecture import Transformer
+from railwright.model.shape.architecture import Operator, Transformer
 
 GATED_LAUNCHES = (2, 3)
 """Kernels of silu(gate) * up, forward and backward: the two functions; both gradients of the product, and
@@ -102,6 +104,18 @@ def two_products(
         blocks.insert(-1, elementwise(f"{name} down, cast", rows, reads=width, writes=width, back=0))
         blocks.insert(0, elementwise(f"{name} up, cast", rows, reads=outer, writes=outer, back=0))
     return blocks
+
+
+def expert_activation(
+    arch: Transformer, rows: float, width: int, unfused: tuple[Part, ...], experts: int
+) -> Block:
+    """The activation of `experts` that run one after the other; `rows` of all of them."""
+    block = activation("experts activation", rows, width, arch.gated, _split(arch, unfused))
+
+    def each(op: Operator) -> Operator:
+        return replace(op, launches=experts * op.launches)
+
+    return Block(each(block.forward), tuple(map(each, block.backward_input)))
 
 
 def storing(name: str, rows: float, up: int) -> Block:

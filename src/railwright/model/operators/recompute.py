@@ -39,6 +39,10 @@ SHARED = (
 LATENT = ("expert latent down", "expert latent up")
 """Products that bring tokens to the width that their experts read, and back."""
 
+SEARCH, ROWS, SUMS = "expert search", "expert rows", "expert sums"
+"""What looks for an expert's tokens, gathers their rows, and adds up what experts make, where one runs after
+the other (`looped`)."""
+
 MODULES: dict[str, tuple[str, ...]] = {
     "core_attn": ("attention casts", *INDEXER, *CORE, OUTPUT_IN_16_BITS),
     "layernorm": ("input norm", "mlp norm"),
@@ -51,6 +55,8 @@ MODULES: dict[str, tuple[str, ...]] = {
         f"{LATENT[0]}, cast",
         LATENT[0],
         "permute",
+        SEARCH,
+        ROWS,
         "sort by expert",
         "experts up, cast",
         "experts up",
@@ -61,6 +67,7 @@ MODULES: dict[str, tuple[str, ...]] = {
         "experts bias",
         "unsort",
         "unpermute",
+        SUMS,
         f"{LATENT[1]}, cast",
         LATENT[1],
         *SHARED,

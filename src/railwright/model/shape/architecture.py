@@ -254,8 +254,8 @@ class Operator:
     dtype     of the multiplication: 'bf16', 'fp8', …
     phase     which pass runs it; attention kernels have their own speed in each
     launches  kernels the host launches for it; each of them pays a kernel's fixed time
-    steps     rounds of `batch` products of the shape that follow one another, as a state passes from chunk to
-              chunk
+    steps     scan: rounds of `batch` products of the shape that follow one another, as a state passes from
+              chunk to chunk; grouped_gemm: `batch` where its products do
     tuned     those of its launches that go through Triton's autotuner
     masked    attention: a causal mask cuts its tiles
     """

@@ -57,6 +57,8 @@ DROPPED: dict[str, tuple[str, ...]] = {
         "expert up output",
         f"expert up output{STORED}",
         "expert product",
+        "expert output",
+        "expert output, weighted",
         "shared up output",
         f"shared up output{STORED}",
         "shared product",
@@ -100,7 +102,7 @@ def layer_activations(
     10 + 24/tp, or all over tp with sequence parallelism.  The same counting gives grouped-query, latent and
     gated variants and narrow formats; docs/training/memory.md lists the terms.
     Router probabilities are multiplied in the experts' activation, so that expert outputs are not kept
-    (Megatron-LM since core 0.11).
+    (Megatron-LM since core 0.11); but for experts that run one after the other.
     Raises PlanError where the layer cannot be cut so.
     """
     check_cut(arch, layer, cut)
@@ -118,6 +120,9 @@ def layer_activations(
         kept += _mlp(arch, tp, dtype)
     elif mlp == "moe":
         kept += _experts(arch, tp, cut.expert_tp or tp, cut.imbalance, dtype)
+        if "experts" in cut.unfused:
+            made = ELEMENT * arch.experts_per_token * arch.hidden
+            kept += [Kept("expert output", made), Kept("expert output, weighted", made)]
     if arch.norms_per_layer == 1:
         # one norm serves attention and MLP: its input and output are kept once
         kept = [k for k in kept if k.name not in ("mlp norm input", "mlp norm output")]
@@ -151,7 +156,8 @@ def layer_gradient_bytes(
     That is behind the activation of the widest MLP: the gradients of its input and output and of the layer's
     output, less the second product's kept input, freed by its weight gradient just before.  Of narrow experts
     it is before their products, where rows are sorted by expert again: their gradients are there twice
-    (Megatron-LM, core/transformer/moe/token_dispatcher.py, combine_preprocess).
+    (Megatron-LM, core/transformer/moe/token_dispatcher.py, combine_preprocess).  Where they run one after the
+    other it is one expert's, or zeros as large as the gradient of all hidden states, beside that one.
 
     cut     `stored`: the activation's input was kept in 8 bits and is there in 16 again
     trains  whether the second product has a weight gradient; a frozen one keeps no input
@@ -167,6 +173,9 @@ def layer_gradient_bytes(
     mlp = PARTS[layer].mlp
     if mlp != "moe":
         return rows * (flowing + (behind(arch.ffn / tp, 1.0) if mlp else 0.0))
+    if "experts" in cut.unfused:
+        one = behind(arch.expert_ffn, arch.experts_per_token / arch.experts)
+        return rows * (2 * flowing + max(one, flowing))
     etp = cut.expert_tp or tp
     received = arch.experts_per_token * etp / tp * cut.imbalance
     sorted_rows = received * ELEMENT * arch.expert_width

@@ -10,10 +10,16 @@ if TYPE_CHECKING:
     from railwright.model.tensors.layer import Tape
 
 
-def experts(tape: Tape, before: str, ep: int, etp: int, imbalance: float) -> None:
-    """Router, exchange of tokens, grouped products, the way back, and the shared expert."""
+def experts(tape: Tape, before: str, ep: int, etp: int, imbalance: float, looped: bool) -> None:
+    """Router, exchange of tokens, grouped products, the way back, and the shared expert; or, `looped`, one
+    expert after the other."""
     arch = tape.arch
     norm = tape.mlp_norm(before)
+    if looped:
+        tape.op((norm,), {"router": (0.0, tape.kept.get("router", 0.0))}, (norm, "router"))
+        _one_by_one(tape, norm)
+        _end(tape, before, norm)
+        return
     part = tape.part * arch.expert_width / arch.hidden
     sent = part * arch.experts_per_token
     received = tape.rows * arch.experts_per_token * etp / tape.tp * imbalance
@@ -48,6 +54,50 @@ def experts(tape: Tape, before: str, ep: int, etp: int, imbalance: float) -> Non
         _from_latents(tape, of, part)
     else:
         tape.op((of,), {"down": (tape.part, tape.part)})
+    _end(tape, before, norm)
+
+
+def _one_by_one(tape: Tape, norm: str) -> None:
+    """Each expert gathers its rows, and what it makes is weighted and added to the sum of all at once.
+
+    Autograd has the gradients of one expert after another, and adds those of what they gathered up.  What is
+    added stays too, of which the gradient reads no more than its shape.
+    Sources: as `model.operators.looped`'s; PyTorch, tools/autograd/derivatives.yaml (index_add).
+    """
+    arch = tape.arch
+    rows = ELEMENT * tape.rows * arch.experts_per_token / arch.experts
+    wide, gates = rows * arch.expert_ffn, 2 if arch.gated else 1
+    size, weight = rows * arch.hidden, arch.hidden * arch.expert_ffn
+    added: list[str] = []
+
+    def named(name: str, i: int) -> str:
+        tape.groups[f"{name} {i}"] = name
+        return f"{name} {i}"
+
+    def made(name: str, full: float) -> tuple[float, float]:
+        return full, tape.kept.get(name, full * arch.experts) / arch.experts
+
+    for i in range(arch.experts):
+        given, up, product, out = (
+            named(name, i) for name in ("expert input", "expert up output", "expert product", "expert output")
+        )
+        tape.op((norm,), {given: made("expert input", size)})
+        tape.product(given, up, made("expert up output", gates * wide), given, *[weight] * gates)
+        inner = {}
+        if "expert activated" in tape.kept:
+            inner = {named("expert activated", i): (0.0, tape.kept["expert activated"] / arch.experts)}
+        tape.op((up,), {**inner, product: made("expert product", wide)}, (up, *inner))
+        tape.product(product, out, made("expert output", size), product, weight)
+        weighted = named("expert output, weighted", i)
+        held = made("expert output, weighted", size)[1]
+        tape.op((out,), {weighted: (tape.part, held)}, (out, weighted))
+        added.append(weighted)
+    tape.op(tuple(added), {"down": (tape.part, tape.part)}, same=True)
+
+
+def _end(tape: Tape, before: str, norm: str) -> None:
+    """The shared expert beside what the others gave, `down`, and the end of the layer."""
+    arch = tape.arch
     more: tuple[str, ...] = ()
     if arch.shared_ffn:
         if arch.shared_norm:

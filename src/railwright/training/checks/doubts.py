@@ -136,6 +136,7 @@ def _idle_experts(job: TrainingJob, arch: Transformer) -> list[str]:
             "expert_nodes": job.expert_nodes is not None,
             "expert_imbalance": job.expert_imbalance > 1,
             "unfused router": "router" in job.unfused,
+            "unfused experts": "experts" in job.unfused,
             "overlap.ep": job.overlap.ep,
             "cuda_graphs router": "router" in job.cuda_graphs,
         }
@@ -163,7 +164,7 @@ def _idle_experts(job: TrainingJob, arch: Transformer) -> list[str]:
 
 
 def _idle_unfused(job: TrainingJob, arch: Transformer) -> list[str]:
-    """Parts that are to run one kernel per operation, and do not; a router is `_idle_experts`'s."""
+    """Parts that are to run one kernel per operation, and do not; those of experts are `_idle_experts`'s."""
     found = []
     if "rotary" in job.unfused and (arch.position_embeddings or arch.alibi or not arch.rotary):
         learned = "learned positions" if arch.position_embeddings else "no positions in its attention"

@@ -9,6 +9,7 @@ from railwright.errors import PlanError
 from railwright.model.shape.architecture import Transformer
 from railwright.spec.training import TrainingJob
 from railwright.training.layout.divisors import MOST, divisors, working
+from railwright.training.software.eras import era_of
 from railwright.units import number
 
 
@@ -19,6 +20,7 @@ def check_experts(job: TrainingJob, arch: Transformer, stage: int, server: int) 
     server  GPUs of one server that the job uses
     """
     _check_load(job, arch)
+    _check_looped(job, arch)
     expert, cut = job.layout.expert, job.layout.expert_tensor
     if expert == 1 and cut is None:
         return
@@ -124,6 +126,32 @@ def beyond_kernels(
 def in_unequal_parts(parts: Collection[tuple[int, ...]]) -> list[tuple[int, ...]]:
     """Those of `Groups.parts` with more ranks on one server than on another."""
     return sorted(part for part in parts if part[0] != part[-1])
+
+
+def _check_looped(job: TrainingJob, arch: Transformer) -> None:
+    """Hugging Face's loop over experts (`model.operators.looped`) is in 16 bits and over all there are."""
+    if not arch.is_moe or "experts" not in job.unfused:
+        return
+    layout = job.layout
+    why = {
+        f"in 16 bits, not in {job.dtype} (dtype)": job.dtype not in ("bf16", "fp16"),
+        f"where nothing is compiled, and software {job.software} is": era_of(job).launcher != "python",
+        "over all experts, which layout.expert spreads over ranks": layout.expert > 1,
+        "over whole experts, which layout.expert_tensor cuts": layout.expert_cut > 1,
+        "over whole experts, which layout.tensor cuts": layout.tensor > 1,
+        "over all tokens of an expert, which expert_capacity drops and pads": job.expert_capacity is not None,
+    }
+    for reason, true in why.items():
+        if true:
+            raise PlanError(
+                f"{job.name}: unfused experts, Hugging Face's loop, run {reason}; leave one of them out."
+            )
+    if arch.mlp_bias or arch.expert_latent:
+        what = "biases" if arch.mlp_bias else "latents"
+        raise PlanError(
+            f"{job.name}: unfused experts are modelled without {what}, which those of {arch.name} have; "
+            "leave 'experts' out of unfused."
+        )
 
 
 def _check_load(job: TrainingJob, arch: Transformer) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from railwright.model.operators.layer import LayerOperators, second_block
-from railwright.model.operators.recompute import CORE
+from railwright.model.operators.recompute import CORE, SEARCH, SUMS
 from railwright.model.operators.sparse import PROJECTIONS
 from railwright.model.shape.architecture import Operator, Transformer
 from railwright.training.software.lora import DEQUANTISED
@@ -15,7 +15,7 @@ from railwright.training.software.lora import DEQUANTISED
 KernelTime = Callable[[Operator], float]
 ContextKind = Literal["ring", "all-to-all", "all-gather"]
 
-_EXPERTS_START, _EXPERTS_END = ("sort by expert", "experts up"), "unpermute"
+_EXPERTS_START, _EXPERTS_END = (SEARCH, "sort by expert", "experts up"), (SUMS, "unpermute")
 _SHARED = "shared expert"
 
 
@@ -238,7 +238,7 @@ def shared_halves(shared: list[Cost]) -> tuple[list[Cost], list[Cost]]:
 def expert_sections(found: list[Cost]) -> tuple[list[Cost], list[Cost], list[Cost], list[Cost]]:
     """Router, this GPU's experts, shared experts, the rest."""
     start = next(i for i, c in enumerate(found) if c.name in _EXPERTS_START)
-    end = next(i for i, c in enumerate(found) if c.name == _EXPERTS_END)
+    end = next(i for i, c in enumerate(found) if c.name in _EXPERTS_END)
     shared = [c for c in found[end:] if c.name.startswith(_SHARED)]
     after = [c for c in found[end:] if not c.name.startswith(_SHARED)]
     return found[:start], found[start:end], shared, after

@@ -105,8 +105,10 @@ class Replay:
         for c, (chunk, layers) in enumerate(zip(self.shape.chunks, self.chunks, strict=True)):
             found.append((c, "ends", self.shape.embedding * chunk.embedding))
             for layer in layers:
-                for op in self.plans[layer][0].tensors.operators:
-                    part = "expert" if set(op.reads) & set(RECEIVED) else "dense"
+                tensors = self.plans[layer][0].tensors
+                for op in tensors.operators:
+                    read = {tensors.groups.get(name, name) for name in op.reads}
+                    part = "expert" if read & set(RECEIVED) else "dense"
                     found += [(c, part, weight) for weight in op.weights]
             found.append((c, "ends", self.shape.head * chunk.head))
         return [one for one in found if one[2]]

@@ -31,10 +31,11 @@ from railwright.training.layers.gathers import input_share
 from railwright.training.layers.recompute import Again, part_of
 from railwright.training.layers.shared import hides_behind_shared
 from railwright.training.layers.unhidden import casts_first, sums_first
-from railwright.training.passes.chain import Chain
+from railwright.training.passes.chain import FINDING, Chain
 from railwright.training.passes.exchange import Exchange
 from railwright.training.passes.weights import AGAIN, LAST_WEIGHTS, MIXERS
 from railwright.training.software.eras import era_of
+from railwright.training.software.host import LaunchTimes
 
 RECOMPUTED = "recomputed "
 """What the names of tasks begin with that run again."""
@@ -50,14 +51,16 @@ class Blocks:
         exchange: Exchange,
         layers: Mapping[Layer, list[Cost]],
         recomputed: Mapping[Layer, Again],
+        launches: Mapping[Layer, LaunchTimes],
         turns: bool,
     ) -> None:
         """layers      what the operators of each kind of layer cost
         recomputed  what selective recomputation runs again of each
+        launches    host time of each
         turns       whether passes take turns
         """
         self.job, self.exchange, self.turns = job, exchange, turns
-        self.layers, self.recomputed = layers, recomputed
+        self.layers, self.recomputed, self.launches = layers, recomputed, launches
         self.tp, self.sp = exchange.tp, exchange.sp
         self.behind_shared = hides_behind_shared(job, arch)
         self.widths = latent_widths(arch, self.sp)
@@ -134,7 +137,7 @@ class Blocks:
         chain.communicate(self.exchange.counts())
         self._exchange(chain, "ep dispatch", first, label)
         chain.communicate(self.exchange.expert_gather())
-        self.compute(chain, f"{again}experts", label, sum(c.forward for c in experts))
+        self._experts(chain, f"{again}experts", label, sum(c.forward for c in experts), self.launches[kind])
         chain.communicate(self.exchange.expert_reduce())
         self._exchange(chain, "ep combine", last, label)
         if self.behind_shared:
@@ -143,6 +146,18 @@ class Blocks:
             self._block_forward(chain, f"{again}shared expert", label, shared)
         self.compute(chain, f"{again}combine", label, sum(c.forward for c in after))
         chain.communicate(self.exchange.whole_again())
+
+    def _experts(self, chain: Chain, name: str, label: str, seconds: float, known: LaunchTimes) -> None:
+        """All of them; where the host looks for each one's rows, the GPU waits for it as often, which stands
+        in front of the last one."""
+        if not known.searches or self.job.launch_blocking:
+            self.compute(chain, name, label, seconds)
+            return
+        last = seconds / known.searches
+        self.compute(chain, name, label, seconds - last)
+        chain.flush()
+        chain.launched(known.searches * known.search, chain.tail, FINDING)
+        self.compute(chain, name, label, last)
 
     def backward(self, chain: Chain, kind: Layer, whole: bool, result_first: bool) -> None:
         """Backwards through `forward`; `whole` says whether weight gradients are computed too."""

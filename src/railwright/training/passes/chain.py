@@ -18,6 +18,9 @@ from railwright.training.layers.communication import Comm
 
 NO_COPIES: Mapping[int, Task] = MappingProxyType({})
 
+FINDING = "finding rows"
+"""Name of the tasks in which the GPU waits for a host that has waited for it, for an expert's tokens."""
+
 BEFORE = -1
 """What a part of a chain waits for at its beginning: the tail of the chain it is added to."""
 
@@ -248,6 +251,7 @@ def woven(
     fetches: Mapping[int, Task] = NO_COPIES,
     returns: Mapping[int, Task] = NO_COPIES,
     waiting: Literal["", "reduced", "returned"] = "",
+    reached: bool = False,
 ) -> list[Task]:
     """A pass with tasks of other lanes beside it, in order of issue.
 
@@ -257,6 +261,8 @@ def woven(
     fetches, returns  a copy that a unit's gathers wait for, and one that waits for its reductions
     waiting  'reduced': the next unit is computed only when these reductions are over; 'returned': it is also
              launched only then, when the copy that returns is
+    reached  gathers are issued as the host reaches their unit, `ahead` of the GPU by units in which it does
+             not wait (FINDING)
     A unit is over when it is computed and launched; copies to and from the host run beside it.
     """
     places: dict[int, list[int]] = {}
@@ -268,6 +274,9 @@ def woven(
         here = places.get(unit, [])
         before = places.get(order[place - 1 - ahead], []) if place > ahead else []
         trigger = _ends(tasks, before[: bisect_left(before, here[0])]) if here else ()
+        if reached:
+            between = [i for one in order[max(place - ahead, 0) : place] for i in places.get(one, ())]
+            trigger += tuple(i for i in between if tasks[i].name == FINDING)[-1:]
         over = _ends(tasks, here)
         issued += [(trigger, FETCH, unit, fetches[unit])] if unit in fetches else []
         issued += [(trigger, GATHER, unit, task) for task in gathers.get(unit, ())]

@@ -79,10 +79,10 @@ class Work:
         era = era_of(job)
         self._layers: dict[Layer, list[Cost]] = {}
         again: dict[Layer, Again] = {}
-        self.blocks = Blocks(job, arch, self.exchange, self._layers, again, self.turns)
+        self._launches: dict[Layer, LaunchTimes] = {}
+        self.blocks = Blocks(job, arch, self.exchange, self._layers, again, self._launches, self.turns)
         self.beside = self.blocks.beside
         self.counts_again = counts_again(job)
-        self._launches: dict[Layer, LaunchTimes] = {}
         self._parts: dict[tuple[Layer, str], Chain] = {}
         self._bound: dict[tuple[Chunk, bool], tuple[float, float, float] | None] = {}
         self._made: dict[tuple[Chunk, Gradients], Chain] = {}

@@ -15,8 +15,9 @@ from typing import Literal
 
 from railwright.catalog.parts import Gpu
 from railwright.model.operators.layer import LayerOperators, second_block
+from railwright.model.operators.looped import KERNELS, SORTED, WAITED
 from railwright.model.operators.narrow import OUTPUT_IN_16_BITS, SUMMED
-from railwright.model.operators.recompute import LATENT, STORING
+from railwright.model.operators.recompute import LATENT, ROWS, SEARCH, STORING, SUMS
 from railwright.model.shape.architecture import Operator
 from railwright.training.lanes.tasks import PASSED_ON, Task
 from railwright.training.software.constants import constant
@@ -37,6 +38,8 @@ class LaunchTimes:
 
     input, weight  for gradients of inputs and of weights, which a split backward pass has apart
     again          for what selective recomputation runs again
+    searches       times that the host waits in a forward pass for an expert's number of tokens (`looped`)
+    search         what the GPU then waits for it
     """
 
     forward: float
@@ -44,6 +47,8 @@ class LaunchTimes:
     weight: float
     collective: float
     again: float = 0.0
+    searches: int = 0
+    search: float = 0.0
 
     @property
     def backward(self) -> float:
@@ -56,7 +61,7 @@ ROUTER = frozenset({"mlp norm", "router", "expert choice", "expert counts", LATE
 moe_preprocess)."""
 
 
-EAGER = frozenset({"rotary", "key/value copies", "expert choice", "experts bias"})
+EAGER = frozenset({"rotary", "key/value copies", "expert choice", "experts bias", ROWS, SUMS})
 """Parts that run as many operations of PyTorch in a row, each of which takes the host what the source says of
 one; `Pace.host` stands for what Python does around them.  So do norms of more kernels than fused ones have
 (NORM), and activations: behind a fused one, whose backward function Python calls once, autograd's engine sums
@@ -94,9 +99,11 @@ def launch_times(
     Under Python a product or attention is one call through a framework module, its weight gradient one more
     operation; each expert of a grouped product adds its own part; an adapter's products are operations, and
     what follows them only its operations (AROUND); all else, collectives too, costs one operation
-    per kernel, but for Triton's kernels in linear mixers (`Operator.tuned`).  `factor` leaves out these, and
-    what follows the first of a row of PyTorch's operations (EAGER): both are launched one after another,
-    inside one call.  Compiled layers take the same for every other kernel, which `factor` does not
+    per kernel, but for Triton's kernels in linear mixers (`Operator.tuned`), and for those that one operation
+    launches many of (`looped.KERNELS`), of which all but the first take no Python.  `factor` leaves out
+    these, and what follows the first of a row of PyTorch's operations (EAGER): they are launched one after
+    another, inside one call; so are the products of experts that run one after the other, plain linear
+    layers.  Compiled layers take the same for every other kernel, which `factor` does not
     multiply, and with `inductor` a call of the compiled graph for a forward pass; its collectives, which
     FSDP's hooks begin, stay Python's.  Embedding, head and optimizer are left out: few launches, long
     kernels.
@@ -119,12 +126,15 @@ def launch_times(
 
     called = cpu * constant("host_compiled_seconds") if launcher == "inductor" else 0.0
     collective = factor * constant("host_operation_seconds")
+    searches = next((op.launches // KERNELS[SEARCH] for op in operators.forward if op.name == SEARCH), 0)
     return LaunchTimes(
         called + launched(operators.forward),
         launched(operators.backward_input),
         launched(operators.backward_weight),
         cpu * (constant("host_native_seconds") if launcher == "native" else collective),
         launched(operators.recomputed),
+        searches,
+        cpu * WAITED * constant("host_operation_seconds"),
     )
 
 
@@ -216,6 +226,9 @@ def _seconds(operator: Operator, cpu: float, factor: float, name: str) -> float:
     name  without its phase
     """
     one = constant("host_operation_seconds")
+    if kernels := KERNELS.get(SORTED if operator.name.endswith(SORTED) else name):
+        others = operator.launches * (1 - 1 / kernels)
+        return cpu * (one * operator.launches / kernels + constant("host_native_seconds") * others)
     if name.endswith(AROUND):
         return cpu * one
     if name.endswith(DROPOUT):
@@ -237,6 +250,8 @@ def _seconds(operator: Operator, cpu: float, factor: float, name: str) -> float:
     thin, last = name.endswith(THIN), operator.phase == "backward_weight"
     if thin and last:
         return cpu * one  # by the call that made the gradient of its input
+    if operator.kind == "grouped_gemm" and operator.steps > 1:
+        return cpu * one * operator.launches
     call = one if thin or last else constant("host_module_seconds")
     if operator.kind == "grouped_gemm":
         call += constant("host_expert_seconds") * operator.launches

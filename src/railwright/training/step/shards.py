@@ -169,8 +169,10 @@ def last_gathers(units: Units) -> dict[int, int]:
 
 
 def forward_with(tasks: Sequence[Task], units: Units, ahead: int) -> list[Task]:
-    """A forward pass that gathers each unit's parameters, `ahead` units before they are needed."""
-    return woven(tasks, units.order, units.gathers, {}, ahead, units.fetches)
+    """A forward pass that gathers each unit's parameters, `ahead` units before they are needed, or when the
+    host gets to them: only a backward pass issues the next unit's from the one before (PyTorch FSDP,
+    `backward_prefetch`)."""
+    return woven(tasks, units.order, units.gathers, {}, ahead, units.fetches, reached=True)
 
 
 def backward_with(

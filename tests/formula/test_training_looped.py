@@ -1,0 +1,117 @@
+"""Experts that run one after the other (`unfused: [experts]`): their time, their launches, and what waits."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from railwright.compute import kernel_time
+from railwright.errors import PlanError
+from railwright.model import Cut, layer_operators
+from railwright.model.operators.looped import KERNELS, SORTED, WAITED
+from railwright.model.operators.recompute import SEARCH
+from railwright.model.shape.architecture import Operator, Transformer
+from railwright.spec.training import TrainingJob
+from railwright.training import simulate
+from railwright.training.lanes.tasks import Task, run
+from railwright.training.passes.chain import FINDING, woven
+from railwright.training.software.constants import constant
+from railwright.training.software.eras import Pace
+from railwright.training.software.host import launch_times
+from training_cases import DENSE, LATENTS, MOE, changed, job, machine, priced
+
+OPERATION, NATIVE = constant("host_operation_seconds"), constant("host_native_seconds")
+H100 = machine().gpu
+EXPERTS, ROWS = MOE.experts, 4096
+LOOPED = Cut(unfused=("experts", "activation"))
+
+
+def looped(wanted: TrainingJob, **other: object) -> TrainingJob:
+    ours: dict[str, object] = {"software": "fsdp-2024-eager", "unfused": ("experts", "activation")}
+    return changed(wanted, **(ours | other))
+
+
+@pytest.mark.parametrize("name", ["experts up", "experts down", "experts up, weight gradient"])
+def test_a_product_of_all_takes_as_long_as_those_of_each(name: str) -> None:
+    layer = layer_operators(MOE, "moe", ROWS, ROWS, LOOPED)
+    every = next(op for op in (*layer.forward, *layer.backward_weight) if op.name == name)
+    one = replace(
+        every, kind="gemm", flops=every.flops / EXPERTS, bytes=every.bytes / EXPERTS, batch=1, steps=1
+    )
+    assert kernel_time(every, H100) == pytest.approx(EXPERTS * kernel_time(one, H100))
+    grouped = layer_operators(MOE, "moe", ROWS, ROWS)
+    same = next(op for op in (*grouped.forward, *grouped.backward_weight) if op.name == name)
+    assert (every.flops, every.bytes) == (same.flops, same.bytes)
+
+
+def test_the_host_takes_an_operation_for_each_and_little_for_more_kernels_of_one() -> None:
+    """Of an expert: a search, two gathers, three products, two of its activation, a product with its weights
+    and a sum; and of all a mask in two and zeros.  Backward 17, less the two sums of gradients that the first
+    expert has not."""
+    layer = layer_operators(MOE, "moe", ROWS, ROWS, LOOPED)
+
+    def inside(found: tuple[Operator, ...]) -> tuple[Operator, ...]:
+        return tuple(op for op in found if op.name.startswith(("experts ", "expert r", "expert s")))
+
+    experts = replace(layer, forward=inside(layer.forward), backward_input=inside(layer.backward_input))
+    known = launch_times(experts, H100)
+    searched, ordered = ((KERNELS[one] - 1) * NATIVE for one in (SEARCH, SORTED))
+    assert known.forward == pytest.approx((10 * EXPERTS + 3) * OPERATION + EXPERTS * searched)
+    assert known.input == pytest.approx((17 * EXPERTS - 2) * OPERATION + 2 * EXPERTS * ordered)
+    # weights in one product with up, gate beside it, and down
+    assert launch_times(layer, H100).weight == pytest.approx((3 * EXPERTS + 3) * OPERATION)
+    assert (known.searches, known.search) == (EXPERTS, pytest.approx(WAITED * OPERATION))
+    assert launch_times(layer_operators(MOE, "moe", ROWS, ROWS), H100).searches == 0
+
+
+def test_the_gpu_waits_behind_every_search() -> None:
+    """Two operations for each expert of each layer, forward and where the layer is computed again."""
+
+    def waits(recompute: str) -> float:
+        wanted = looped(job(gpus=8, batch=8, zero=1, recompute=recompute))
+        # kernels so long that launching hides behind them
+        result = simulate(wanted, MOE, machine(), predict=priced(1e15), kernel=lambda _: 1.0, pace=Pace())
+        return result.exposed("host")
+
+    once = MOE.layers * EXPERTS * WAITED * OPERATION
+    assert waits("none") == pytest.approx(once)
+    assert waits("full") == pytest.approx(2 * once)
+
+
+def test_parameters_are_gathered_when_the_host_has_found_all_rows() -> None:
+    # unit 1's come not beside all 3 s of unit 0 but beside the last one of them, and take until the fourth
+    tasks = [
+        Task("compute", "experts", "experts", 2.0, (), 0),
+        Task("host", FINDING, "launch", 0.0, (0,), 0),
+        Task("compute", "experts", "experts", 1.0, (0, 1), 0),
+        Task("compute", "work", "mlp", 1.0, (2,), 1),
+    ]
+    gather = Task("dp", "dp parameters", "all_gather", 2.0, (), 1)
+    for reached, takes in ((True, 5.0), (False, 4.0)):
+        assert run(woven(tasks, (0, 1), {1: (gather,)}, {}, 1, reached=reached)).duration == takes
+
+
+@pytest.mark.parametrize(
+    ("arch", "wanted", "told"),
+    [
+        (MOE, {"dtype": "fp8"}, "in 16 bits, not in fp8"),
+        (MOE, {"software": "fsdp-2025"}, "where nothing is compiled, and software fsdp-2025 is"),
+        (MOE, {"expert": 2}, "layout.expert spreads over ranks"),
+        (MOE, {"expert_tensor": 2, "tensor": 2}, "layout.expert_tensor cuts"),
+        (MOE, {"tensor": 2, "expert_tensor": 1}, "layout.tensor cuts"),
+        (MOE, {"expert_capacity": 1.0}, "expert_capacity drops and pads"),
+        (LATENTS, {}, "modelled without latents, which those of latent-8 have"),
+        (replace(MOE, mlp_bias=True), {}, "modelled without biases"),
+    ],
+)
+def test_where_no_such_loop_runs(arch: Transformer, wanted: dict[str, object], told: str) -> None:
+    inside = {k: v for k, v in wanted.items() if k in ("expert", "tensor", "expert_tensor")}
+    other = {k: v for k, v in wanted.items() if k not in inside}
+    with pytest.raises(PlanError, match=told):
+        simulate(looped(job(gpus=8, **inside), **other), arch, machine())
+
+
+def test_a_dense_model_has_none() -> None:
+    found = simulate(looped(job(gpus=8)), DENSE, machine()).warnings
+    assert any("unfused experts does nothing: dense-8 is a dense model" in one for one in found)
