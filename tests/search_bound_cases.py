@@ -98,6 +98,11 @@ CASES = {
         {"shard": (4, 8), "zero": (1, 2, 3), "pipeline": (1, 2), "expert": (1, 2, 4)},
     ),
     "experts, sharded": (MOE, job(batch=32, imbalance=1.2), {"zero": (2, 3)}),
+    "experts one after the other": (
+        MOE,
+        changed(job(batch=32), software="fsdp-2024-eager", unfused=("experts", "activation")),
+        {"zero": (1, 3), "pipeline": (1, 2), "recompute": ("none", "full"), "expert": (1, 2)},
+    ),
     "experts of fixed capacity": (MOE, job(batch=32).model_copy(update={"expert_capacity": 1.0}), {}),
     "behind shared experts": (
         ALTERNATING,

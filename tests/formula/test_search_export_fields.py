@@ -56,6 +56,7 @@ FIELDS: list[tuple[str, dict[str, object], object]] = [
     ("unfused", {}, ("loss",)),
     ("unfused", {}, ("norm",)),
     ("unfused", {}, ("activation",)),
+    ("unfused", {}, ("experts",)),
     ("launch_blocking", {}, True),
     ("amax_over", {"dtype": "fp8"}, "tensor"),
     ("software", {}, "nemo-2024"),

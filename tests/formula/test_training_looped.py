@@ -8,10 +8,11 @@ import pytest
 
 from railwright.compute import kernel_time
 from railwright.errors import PlanError
-from railwright.model import Cut, layer_operators
+from railwright.model import Cut, layer_operators, load_model
 from railwright.model.operators.looped import KERNELS, SORTED, WAITED
 from railwright.model.operators.recompute import SEARCH
 from railwright.model.shape.architecture import Operator, Transformer
+from railwright.spec.lora import Lora
 from railwright.spec.training import TrainingJob
 from railwright.training import simulate
 from railwright.training.lanes.tasks import Task, run
@@ -101,12 +102,14 @@ def test_parameters_are_gathered_when_the_host_has_found_all_rows() -> None:
         (MOE, {"expert_tensor": 2, "tensor": 2}, "layout.expert_tensor cuts"),
         (MOE, {"tensor": 2, "expert_tensor": 1}, "layout.tensor cuts"),
         (MOE, {"expert_capacity": 1.0}, "expert_capacity drops and pads"),
+        (MOE, {"schedule": "dualpipe", "pipeline": 2}, "of which schedule dualpipe has two at once"),
         (LATENTS, {}, "modelled without latents, which those of latent-8 have"),
         (replace(MOE, mlp_bias=True), {}, "modelled without biases"),
     ],
 )
 def test_where_no_such_loop_runs(arch: Transformer, wanted: dict[str, object], told: str) -> None:
-    inside = {k: v for k, v in wanted.items() if k in ("expert", "tensor", "expert_tensor")}
+    layout = ("expert", "tensor", "expert_tensor", "schedule", "pipeline")
+    inside = {k: v for k, v in wanted.items() if k in layout}
     other = {k: v for k, v in wanted.items() if k not in inside}
     with pytest.raises(PlanError, match=told):
         simulate(looped(job(gpus=8, **inside), **other), arch, machine())
@@ -115,3 +118,16 @@ def test_where_no_such_loop_runs(arch: Transformer, wanted: dict[str, object], t
 def test_a_dense_model_has_none() -> None:
     found = simulate(looped(job(gpus=8)), DENSE, machine()).warnings
     assert any("unfused experts does nothing: dense-8 is a dense model" in one for one in found)
+
+
+def test_narrow_experts_take_several_times_as_long() -> None:
+    """Adapters of Qwen3 30B, whose launches decide (docs/training.md)."""
+    arch, adapters = load_model("qwen3-30b-a3b"), Lora(rank=16, targets=("qkv", "attention output"))
+    base = job(gpus=1, sequence=4096, batch=2, micro_batch=2, zero=0, recompute="full")
+    parts = ("rotary", "norm", "activation")
+    each, grouped = (
+        simulate(looped(base, lora=adapters, unfused=unfused), arch, machine(1), must_fit=False)
+        for unfused in ((*parts, "experts"), parts)
+    )
+    assert each.step_time / grouped.step_time == pytest.approx(3.2, abs=0.1)
+    assert each.launch_share > 0.15

@@ -12,6 +12,7 @@ from functools import cache
 from itertools import product
 
 from railwright.model import Cut, layer_activations, layer_operators, load_model
+from railwright.model.operators.eager import Part
 from railwright.model.operators.narrow import Scaling
 from railwright.model.operators.recompute import CORE, MODULES, UNNEEDED
 from railwright.model.shape.architecture import Transformer
@@ -23,7 +24,7 @@ from railwright.training.software import host, lora
 from railwright.training.software.eras import eras
 from training_cases import BLOCKS, DELTA, DENSE, KIMI, LATENTS, LIGHTNING, MOE
 
-UNFUSED = ((), ("rotary", "router", "norm", "activation"))
+UNFUSED: tuple[tuple[Part, ...], ...] = ((), ("rotary", "router", "norm", "activation"), ("experts",))
 FORMATS: tuple[tuple[str, Scaling], ...] = (
     ("bf16", ""),
     ("fp8", ""),
@@ -48,6 +49,8 @@ def ways(arch: Transformer) -> Iterator[tuple[Layer, Cut, str]]:
     for kind, (dtype, scaling), attention, unfused, stored in product(
         kinds_present(arch), FORMATS, attentions, UNFUSED, (False, True)
     ):
+        if "experts" in unfused and (arch.mlp_bias or arch.expert_latent):
+            continue
         narrow = scaling if attention == "flash" and not arch.index_topk else ""
         yield kind, Cut(narrow=narrow, stored=stored, attention=attention, unfused=unfused), dtype
         yield kind, Cut(narrow=narrow, attention=attention, unfused=unfused, rotation="complex"), dtype

@@ -76,6 +76,8 @@ def unsaid(job: TrainingJob, arch: Transformer, hosts: Hosts) -> list[str]:
         found.append(f"samples of {job.sample_length} tokens are packed by the data set")
     if "norm" in job.unfused:
         found.append("norms one kernel per operation (unfused): Megatron's are fused")
+    if arch.is_moe and "experts" in job.unfused:
+        found.append("experts one after the other (unfused): Megatron's products are grouped, without waits")
     found += _exchanged(job, arch, hosts)
     if why := apart(job, arch, hosts):
         found.append(f"experts are predicted as one fused MLP: Megatron has none {why}")

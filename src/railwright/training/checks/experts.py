@@ -9,6 +9,7 @@ from railwright.errors import PlanError
 from railwright.model.shape.architecture import Transformer
 from railwright.spec.training import TrainingJob
 from railwright.training.layout.divisors import MOST, divisors, working
+from railwright.training.layout.schedule import TOGETHER, order_name
 from railwright.training.software.eras import era_of
 from railwright.units import number
 
@@ -140,6 +141,8 @@ def _check_looped(job: TrainingJob, arch: Transformer) -> None:
         "over whole experts, which layout.expert_tensor cuts": layout.expert_cut > 1,
         "over whole experts, which layout.tensor cuts": layout.tensor > 1,
         "over all tokens of an expert, which expert_capacity drops and pads": job.expert_capacity is not None,
+        f"in one pass after another, of which schedule {layout.schedule} has two at once": order_name(job)
+        in TOGETHER,
     }
     for reason, true in why.items():
         if true:

@@ -230,6 +230,13 @@ def _balanced(job: TrainingJob, machine: Machine) -> Case | None:
     return Case(job.model_copy(update={"expert_imbalance": 1.0}), machine)
 
 
+def _grouped(job: TrainingJob, machine: Machine) -> Case | None:
+    """Products of all experts at once; None where they are anyway."""
+    if "experts" not in job.unfused:
+        return None
+    return Case(job.model_copy(update={"unfused": tuple(p for p in job.unfused if p != "experts")}), machine)
+
+
 def _once_per_server(job: TrainingJob, machine: Machine) -> Case | None:
     """Kernels that send a token once to a server of its experts; None where they are used, where no token
     leaves its server, and where they do not run: without NVLink, or where a group has more ranks on one
@@ -331,6 +338,7 @@ QUESTIONS: tuple[Question, ...] = (
     ("Pipeline sends overlapped", "the sender computes on while it sends", _overlap("pp")),
     ("All of it overlapped", "every flag of overlap set", _overlap("dp", "tp", "ep", "cp", "pp")),
     ("Experts perfectly balanced", "no GPU's experts get more tokens than the mean", _balanced),
+    ("Experts grouped", "products of all in one call, as transformers 5 and Megatron-LM run them", _grouped),
     ("HBM bandwidth ×2", "memory-bound kernels; products where memory limits them", _hbm(2.0)),
     (
         "Tokens once per server",
