@@ -149,13 +149,40 @@ def test_every_second_product_by_hand():
     products = {op.name: op.n for op in again if op.kind == "gemm"}
     assert products == {"qkv projection": 1024, "mlp up": 14336, "output projection": 4096}
     with pytest.raises(PlanError, match="choose parts of the layer"):
-        layer_activations(load_model("mixtral-8x7b"), "moe", 1, 4096, recompute="selective", modules=("ops",))
+        layer_activations(load_model("gpt-oss-20b"), "moe", 1, 4096, recompute="selective", modules=("ops",))
     # scores that are not fused stay, 5 bytes for each of a row's with its sequence, as without recomputation
     scores = [
         layer_activations(arch, "dense", 1, 8192, Cut(attention="unfused"), recompute=how, modules=("ops",))
         for how in ("selective", "none")
     ]
     assert [kept["attention scores"] for kept in scores] == [5 * arch.heads * 8192] * 2
+
+
+def test_every_second_product_of_experts_and_latents_by_hand():
+    # Qwen3 30B: input, q, v, attention output and log-sum-exp; k, output, router and all experts again
+    kept, products = every_second("qwen3-30b-a3b", "moe")
+    assert kept == 2 * 2048 + 2 * (32 + 4) * 128 + 2 * 32 * 128 + 4 * 32
+    again = {"qkv projection": 4 * 128, "output projection": 2048, "router": 128}
+    assert products == again | {"experts up": 2 * 768, "experts down": 2048}
+    # DeepSeek-V3's are query down and up, key/value down and up, output, and of the shared expert gate, up
+    # and down: the first, the third, the fifth and the seventh stay, and what travels between expert ranks
+    kept, products = every_second("deepseek-v3", "moe", Cut(ep=8))
+    attention = 1536 + (512 + 64) + 7168 + 128 * 128
+    assert kept == 2 * (7168 + attention + 2048 + 2 * 8 * 7168) + 4 * 128
+    again = {"query up": 128 * 192, "key/value up": 128 * 256, "router": 256, "experts up": 2 * 2048}
+    assert products == again | {"experts down": 7168, "shared expert up": 2048, "shared expert down": 7168}
+    # DeepSeek-V2 Lite has no latents of queries: their product and that of keys and values stay
+    kept, products = every_second("deepseek-v2-lite", "dense")
+    assert kept == 2 * (2048 + 16 * 192 + 16 * 256 + 16 * 128 + 10944 + 2048) + 4 * 16
+    assert products == {"key/value down": 512 + 64, "output projection": 2048, "mlp up": 10944}
+
+
+def every_second(model, layer, cut=Cut()):
+    """Bytes that a row keeps, and columns of the products that run again."""
+    arch = load_model(model)
+    kept = kept_bytes(arch, layer, 1, 4096, cut, recompute="selective", modules=("ops",))
+    again = layer_operators(arch, layer, 8, 8, cut, modules=("ops",)).recomputed
+    return kept, {op.name: op.n for op in again if op.kind in ("gemm", "grouped_gemm")}
 
 
 def test_gradients_behind_the_activation_by_hand():

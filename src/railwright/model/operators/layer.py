@@ -29,7 +29,7 @@ from railwright.model.operators.mixer_operators import mixer_blocks
 from railwright.model.operators.mlp_kernels import from_latents, to_latents, two_products
 from railwright.model.operators.narrow import NARROW, beside_narrow
 from railwright.model.operators.norms import layer_norm, norm, splits_norms
-from railwright.model.operators.recompute import part_of, run_again
+from railwright.model.operators.recompute import computed_again, part_of, run_again
 from railwright.model.operators.sparse import chosen_attention, indexer, latent_queries, latent_values
 from railwright.model.shape.architecture import Operator, Transformer
 from railwright.model.shape.flops import gate_width, score_flops_per_key, value_columns, value_width
@@ -109,9 +109,8 @@ def layer_operators(
     names = run_again(arch, layer, modules)
     again = tuple(op for op in forward if op.name in names)
     if "ops" in modules:
-        keys = arch.kv_heads / (arch.heads + 2 * arch.kv_heads)
-        parts = {"qkv projection": keys, "mlp up": 0.5}
-        again += tuple(part_of(op, parts[op.name]) for op in forward if op.name in parts)
+        shares = computed_again(arch, layer)
+        again += tuple(part_of(op, shares[op.name]) for op in forward if op.name in shares)
     return LayerOperators(forward, backward, weight, again, dispatched)
 
 

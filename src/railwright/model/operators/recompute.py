@@ -75,13 +75,59 @@ MODULES: dict[str, tuple[str, ...]] = {
     ),
     "moe_act": (f"experts{STORING}", "experts activation", "experts down, cast"),
     "shared_experts": SHARED,
-    "ops": ("input norm", "rotary", "key/value copies", "output projection", "mlp norm", "mlp activation"),
+    "ops": (
+        "input norm",
+        *("query norm", "key/value norm", "query/key norm", "rotary", "key/value copies"),
+        "mlp norm",
+        "mlp activation",
+        *("router", "expert choice", "permute", "sort by expert"),
+        *("experts up", "experts activation", "experts down", "unsort", "unpermute"),
+        "shared expert activation",
+        "add shared",
+    ),
 }
 """Forward operators that recomputing one part of a layer runs again (names as in Megatron-LM's
 core/transformer/transformer_config.py, `recompute_modules`).  'layernorm', 'mla_up_proj' and 'moe_act' throw
 their outputs away and make them again (CheckpointWithoutOutput): what read those is not repeated.  'ops' is
-torchtitan's checkpoint by operators, which runs every second product again: of fused ones the key and the up
-part."""
+torchtitan's checkpoint by operators, which runs every second product again (`linear_layers`) and all of
+routed experts but their all-to-alls."""
+
+Saved = tuple[str, float, bool]
+"""A linear layer: the product it is a part of, the share of its columns, and whether a checkpoint by
+operators saves what it makes."""
+
+
+def linear_layers(arch: Transformer, layer: Layer) -> tuple[Saved, ...]:
+    """Linear layers in the order that torchtitan's models call them, of which its checkpoint by operators
+    saves the first, the third and so on.
+
+    Experts' grouped products are not among those it counts, and the router's is always computed again.
+    Source: torchtitan, distributed/activation_checkpoint.py (_get_custom_policy; per_op_sac_force_recompute_
+    mm_shapes_by_fqns since August 2025), models/llama3, qwen3 and deepseek_v3 (Attention, FeedForward), moe.
+    """
+    found: list[tuple[str, float]] = []
+    mixer, mlp = PARTS[layer]
+    if mixer == "attention" and arch.attention == "mla":
+        query = ("query down", "query up") if arch.q_lora else ("query projection",)
+        found += [(name, 1.0) for name in (*query, "key/value down", "key/value up", "output projection")]
+    elif mixer == "attention":
+        parts = (arch.heads, arch.kv_heads, arch.kv_heads)
+        found += [("qkv projection", part / sum(parts)) for part in parts]
+        found.append(("output projection", 1.0))
+    name = {"dense": "mlp", "moe": "shared expert" if arch.shared_ffn else ""}.get(mlp, "")
+    if name:
+        found += [(f"{name} up", 0.5), (f"{name} up", 0.5), (f"{name} down", 1.0)]
+    return tuple((name, share, i % 2 == 0) for i, (name, share) in enumerate(found))
+
+
+def computed_again(arch: Transformer, layer: Layer) -> dict[str, float]:
+    """Product -> share of its columns that a checkpoint by operators computes again."""
+    shares: dict[str, float] = {}
+    for name, share, saved in linear_layers(arch, layer):
+        if not saved:
+            shares[name] = shares.get(name, 0.0) + share
+    return shares
+
 
 WHOLE = ("mlp", "moe", "shared_experts")
 """Parts that run again whole, last product, collectives and counting of tokens included: their checkpoint

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Literal
 
-from railwright.errors import PlanError
 from railwright.model.operators.cut import WHOLE, CoreAttention, Cut, check_cut
 from railwright.model.operators.eager import Part
 from railwright.model.operators.kernels import ELEMENT
@@ -17,6 +16,7 @@ from railwright.model.shape.flops import gate_width, value_width
 from railwright.model.shape.mixers import mixer_of
 from railwright.model.shape.pattern import PARTS, Layer, is_routed, made_as
 from railwright.model.tensors.eager_kept import GATES, operation_by_operation
+from railwright.model.tensors.every_second import every_second
 from railwright.model.tensors.sparse_kept import sparse_kept
 from railwright.model.tensors.tensor_lists import (
     NARROW_OUTPUT,
@@ -67,7 +67,7 @@ DROPPED: dict[str, tuple[str, ...]] = {
     "shared_experts": ("shared up output", f"shared up output{STORED}", "shared product"),
     "ops": (),
 }
-"""What recomputing one part of a layer no longer keeps; of 'ops' `_every_second` says what stays.
+"""What recomputing one part of a layer no longer keeps; of 'ops' `every_second` says what stays.
 Source: Megatron-LM, core/transformer/transformer_config.py, `recompute_modules`, and the modules themselves
 (CheckpointWithoutOutput)."""
 
@@ -138,7 +138,7 @@ def layer_activations(
     if cut.stored:
         kept = [_stored(k, again) for k in kept]
     if recompute == "selective" and "ops" in modules:
-        kept = _every_second(arch, layer, sequence, cut)
+        kept = every_second(arch, layer, cut, _scores(cut.attention, sequence, arch.heads / tp))
     return {k.name: rows * k.bytes / (split if k.spread else 1) for k in kept if k.name not in gone}
 
 
@@ -326,46 +326,6 @@ def _experts(arch: Transformer, tp: int, expert_tp: int, imbalance: float, dtype
         kept.append(Kept("shared up output", ELEMENT * up * arch.shared_ffn / tp))
         kept.append(Kept("shared product", keep * arch.shared_ffn / tp))
     return kept
-
-
-def check_every_second(arch: Transformer, layer: Layer) -> None:
-    """Raise PlanError where it is not known which products every second one is: beyond dense gated layers
-    with grouped queries, or where attention has gates."""
-    own = arch.attention_gate or arch.v_head_dim
-    if layer != "dense" or arch.attention != "gqa" or not arch.gated or own:
-        raise PlanError(
-            f"{arch.name}: recompute_modules 'ops' is torchtitan's for dense layers with a gated MLP, "
-            "grouped queries and no gates on attention; choose parts of the layer instead."
-        )
-
-
-def _every_second(arch: Transformer, layer: Layer, sequence: int, cut: Cut) -> list[Kept]:
-    """What PyTorch's selective checkpoint by operators keeps in a dense layer: its input, of the products q,
-    k, v, output, gate, up, down every second one's output, what is scattered over tensor ranks, and what
-    attention keeps.
-
-    Source: torchtitan, parallelisms/parallelize_llama.py, _save_list and selective_ac_option 'op'.
-    Raises PlanError for other layers.
-    """
-    check_every_second(arch, layer)
-    tp, kind = cut.tp, cut.attention
-    heads, keys = arch.heads / tp, max(arch.kv_heads / tp, 1.0)
-    names = ("attention's scattered output", "mlp's scattered output") if cut.split > 1 else ()
-    scattered = [Kept(name, ELEMENT * arch.hidden, spread=True) for name in names]
-    return [
-        *scattered,
-        Kept("layer input", ELEMENT * arch.hidden, spread=True),
-        Kept("query, value", ELEMENT * arch.head_dim * (heads + keys)),
-        Kept("attention output", ELEMENT * arch.head_dim * heads),
-        _scores(kind, sequence, heads),
-        Kept("mlp gate output", ELEMENT * arch.ffn / tp),
-        Kept("mlp down output", ELEMENT * arch.hidden),
-    ]
-
-
-UNREAD = ("mlp down output", "mlp's scattered output")
-"""Of these, what no backward pass reads: a checkpoint keeps it all the same, but where a layer is compiled
-(tests/oracle/test_training_ops_pytorch.py)."""
 
 
 def _dropped(arch: Transformer, layer: Layer, modules: tuple[str, ...]) -> frozenset[str]:

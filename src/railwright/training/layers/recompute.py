@@ -10,7 +10,7 @@ from railwright.model.operators.layer import LayerOperators
 from railwright.model.operators.recompute import CORE, MODULES, UNNEEDED, whole_parts
 from railwright.model.shape.architecture import Transformer
 from railwright.model.shape.pattern import Layer, has_dense, kinds_present
-from railwright.model.tensors.activations import check_every_second
+from railwright.model.tensors.every_second import check_every_second
 from railwright.spec.training import TrainingJob
 from railwright.training.layers.costs import Cost, KernelTime
 from railwright.training.layers.stages import layers_per_piece

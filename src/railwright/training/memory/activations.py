@@ -11,7 +11,8 @@ from railwright.model.operators.kernels import ELEMENT
 from railwright.model.operators.mixer_operators import mixer_working
 from railwright.model.shape.architecture import Transformer
 from railwright.model.shape.pattern import PARTS, Layer, is_routed, made_as
-from railwright.model.tensors.activations import UNREAD, Recompute
+from railwright.model.tensors.activations import Recompute
+from railwright.model.tensors.every_second import UNREAD
 from railwright.model.tensors.sparse_kept import index_logits
 from railwright.model.tensors.tensor_lists import BEFORE_EXCHANGE, NARROW_OUTPUT, STORED
 from railwright.spec.training import TrainingJob
@@ -55,6 +56,7 @@ MLP = (
     *("mlp norm output", "mlp up output", "mlp product", "mlp activated"),
     *("mlp norm in 32 bits", "mlp norm, normalised", "expert activated", "shared activated"),
     *("router", "latents' input", "expert input", "expert up output", "expert product", "expert latents"),
+    *("expert output", "expert output, weighted"),
     *("shared input", "shared norm output", "shared up output", "shared product"),
     *(f"{part} up output{STORED}" for part in ("mlp", "expert", "shared")),
 )
