@@ -88,6 +88,39 @@ context_parallel_degree = 2
 
 
 @pytest.mark.parametrize(
+    ("components", "software", "told"),
+    [
+        ('["model", "loss"]', "fsdp-2025", ""),
+        ('["model"]', "fsdp-2024", ""),
+        ('["loss"]', "fsdp-2024-eager", "the loss alone is compiled, predicted is PyTorch's"),
+    ],
+)
+def test_what_is_compiled(components: str, software: str, told: str) -> None:
+    """As deepseek_v3_16b.toml of October 2025, whose experts run as PyTorch's operations."""
+    text = f"""\
+[model]
+name = "deepseek_v3"
+flavor = "16B"
+[training]
+local_batch_size = 8
+seq_len = 4096
+[parallelism]
+expert_parallel_degree = 8
+[activation_checkpoint]
+mode = "selective"
+selective_ac_option = "op"
+[compile]
+enable = true
+components = {components}
+"""
+    job, notes = read(text, gpus=64)
+    assert (job.model, job.layout.expert, job.software) == ("deepseek-v2-lite", 8, software)
+    assert job.layout.recompute_modules == ("ops",)
+    assert bool(told) == bool(notes)
+    assert all(told in note for note in notes)
+
+
+@pytest.mark.parametrize(
     ("schedule", "layers", "expected"),
     [
         ("1F1B", None, {}),

@@ -170,12 +170,16 @@ def _job(read: _File, arch: Transformer, gpus: int | None, notes: list[str]) -> 
     if layout.get("pipeline", 1) > 1:
         micro = read.get("parallelism", "pipeline_parallel_microbatch_size", 1)
     batch = batch if batch > 0 else local * data
-    compiled = bool(read.get("compile", "enable", False, "compile"))
+    asked = bool(read.get("compile", "enable", False, "compile"))
     parts = read.get("compile", "components", ["model", "loss"])
+    compiled = asked and "model" in parts
     if not compiled:
+        what = (
+            "the loss alone is compiled, predicted is PyTorch's" if asked and parts else "nothing is compiled"
+        )
         notes.append(
-            "nothing is compiled: norms, rotary positions and SwiGLU are predicted as Hugging Face's, one "
-            "kernel per operation"
+            f"{what}: norms, rotary positions and SwiGLU are predicted as Hugging Face's, one kernel per "
+            "operation"
         )
     found: dict[str, Any] = {
         "gpus": gpus,
