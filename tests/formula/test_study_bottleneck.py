@@ -29,9 +29,9 @@ HEAD = "railwright: 1\nname: h\ncluster: {servers: %d, server: %s, compute: {fam
 JOB = "  - {name: sft, model: llama-3.1-8b, tokens: 1e9, "
 FSDP = (
     HEAD % (1, "dgx-h100", "single-switch")
-    + f"jobs:\n{JOB}sequence: 512, global_batch: 64, software: fsdp-2023, layout: {{zero: 3}}}}\n"
+    + f"jobs:\n{JOB}sequence: 768, global_batch: 64, software: fsdp-2023, layout: {{zero: 3}}}}\n"
 )
-"""ZeRO-3 of short sequences: gathers beside compute and launches are longer than both."""
+"""ZeRO-3 of short sequences: gathers beside compute are longer than it."""
 LONG = (
     HEAD % (2, "dgx-h100", "rail-optimised")
     + f"jobs:\n{JOB}sequence: 8192, global_batch: 64, layout: {{zero: 1, tensor: 2}}}}\n"
@@ -80,7 +80,7 @@ def test_the_bottleneck_is_what_is_worth_most_when_it_is_free(saved, what):
 
 
 def test_communication_beside_compute_that_sets_the_step_is_the_bottleneck(told):
-    """46 % of its instants compute and 26 % wait for gathers, but only faster gathers shorten it."""
+    """60 % of its instants compute and 40 % wait for gathers, but only faster gathers shorten it."""
     result = told["fsdp"]
     step = result.variants[0].jobs[0].step
     compute = step.exposed("compute")
@@ -144,9 +144,9 @@ def test_a_variant_that_another_beats_is_warned_of_its_launches_too():
 
 
 def test_the_warning_names_the_factors_that_make_up_a_launch():
-    """A GH200 under FSDP: 7.03 of an era whose steps ran on other GPUs, and Grace's 2.75."""
+    """A GH200 under Megatron-LM: 4.8 of an era whose steps ran on other GPUs, and Grace's 2.75."""
     alone = HEAD % (1, "gh200-1", "single-switch")
-    job = f"jobs:\n{JOB}sequence: 512, global_batch: 16, software: fsdp-2023, lora: {{rank: 16}}}}\n"
+    job = f"jobs:\n{JOB}sequence: 512, global_batch: 16, lora: {{rank: 16}}}}\n"
     (warning,) = (text for text in rw.run(load_study_text(alone + job)).warnings if "rests on" in text)
     factor, cpu = (float(one) for one in re.findall(r"([\d.]+) \((?:no step|host_grace)", warning))
     module = float(re.search(r"a launch takes: (\d+) µs a product", warning)[1])
@@ -180,8 +180,9 @@ def test_the_warning_names_the_field_and_what_it_would_save():
 def test_the_warning_says_what_refuses_graphs_and_names_none_where_there_are_none_to_set():
     refused, _ = told_of_launches(GRACE % ("full", ""))
     assert "refuse graphs of parts of a layer beside recomputation of whole layers." in refused
+    short = GRACE.replace("sequence: 4096", "sequence: 1024")
     for more in (", cuda_graphs: [attention, router]", ", software: fsdp-2023"):
-        warning, _ = told_of_launches(GRACE % ("none", more))
+        warning, _ = told_of_launches(short % ("none", more))
         assert "cuda_graphs" not in warning
 
 
@@ -199,10 +200,10 @@ def test_no_thing_is_worth_more_than_its_part_of_the_critical_path(told):
 
 
 def test_the_path_promises_no_more_than_the_what_if_of_its_largest_part():
-    """Gathers 30 % of the path, worth 2 % in all: a tenth of them is worth 2 % at most, not 3 %."""
+    """Gathers 95 % of the path, worth 2 % in all: a tenth of them is worth 2 % at most, not 9.5 %."""
     result = rw.run(load_study_text(FSDP))
     path = result.variants[0].jobs[0].critical
-    assert "takes at most 9.1 % off" in path.sentences()[-1]
+    assert "takes at most 9.5 % off" in path.sentences()[-1]
     assert "takes at most 2.0 % off" in path.sentences({"communication": 0.02})[-1]
     assert path.sentences({"compute": 0.02}) == path.sentences()
 

@@ -136,7 +136,7 @@ def test_compiled_layers_are_launched_at_a_kernel_s_price_and_no_python_s() -> N
 @pytest.mark.parametrize("software", ["xla-2025", "fsdp-2025"])
 def test_a_job_that_launches_bind_is_shorter_where_its_layers_are_compiled(software) -> None:
     bound = changed(job(), seq=256, micro_batch=1)
-    eager = simulate(changed(bound, software="fsdp-2023"), DENSE, machine())
+    eager = simulate(changed(bound, software="nemo-2024"), DENSE, machine())
     assert eager.exposed("host") > 0.3 * eager.step_time
     assert simulate(changed(bound, software=software), DENSE, machine()).exposed(
         "host"

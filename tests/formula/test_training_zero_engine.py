@@ -16,6 +16,7 @@ from railwright.training.layers.stages import stage_shapes
 from railwright.training.memory.host_memory import host_memory
 from railwright.training.memory.states import COPY, GATHERED, PASSING, WAITING, state_parts
 from railwright.training.passes.offload import host_link
+from railwright.training.software.eras import Pace
 from railwright.training.software.zero_engine import BUCKET, kept_ahead
 from railwright.training.step.shards import ADDED, GRADIENTS, WEIGHTS
 from training_cases import DENSE, MOE, changed, job, machine, priced, roofline
@@ -124,7 +125,8 @@ def test_gradients_are_divided_and_copied_before_they_are_sent(zero: int, moved:
 @pytest.mark.parametrize(("zero", "count"), [(1, 1), (2, 2)])
 def test_zero_1_and_2_reduce_all_and_gather_behind_the_step(zero: int, count: int) -> None:
     """All-reduces of all gradients, once or in each of two microbatches, and gathers that nothing hides."""
-    step = simulate(engine(zero=zero), DENSE, machine(4), predict=priced(50e9), kernel=roofline)
+    slow = Pace(host=8.0)
+    step = simulate(engine(zero=zero), DENSE, machine(4), predict=priced(50e9), kernel=roofline, pace=slow)
     sizes = {"all_reduce": 0.0, "all_gather": 0.0}
     for one in step.collectives:
         sizes[one.prediction.op] += one.count * one.prediction.size

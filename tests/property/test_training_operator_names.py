@@ -53,7 +53,11 @@ def ways(arch: Transformer) -> Iterator[tuple[Layer, Cut, str]]:
             continue
         narrow = scaling if attention == "flash" and not arch.index_topk else ""
         yield kind, Cut(narrow=narrow, stored=stored, attention=attention, unfused=unfused), dtype
-        yield kind, Cut(narrow=narrow, attention=attention, unfused=unfused, rotation="complex"), dtype
+        yield (
+            kind,
+            Cut(narrow=narrow, attention=attention, unfused=unfused, rotation="complex", dispatch="eager"),
+            dtype,
+        )
 
 
 @cache

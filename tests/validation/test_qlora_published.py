@@ -125,16 +125,16 @@ def test_steps_with_experts_of_2025(run: Run, predicted: Predicted) -> None:
 
 
 def test_what_a_loop_takes_more_than_grouped_products(predicted: Predicted) -> None:
-    """3 to 7 % of a step with 8 experts of 1,000 to 8,000 rows, without which they were 9.7 % off."""
+    """1 to 5 % of a step with 8 experts of 1,000 to 8,000 rows: transformers 4 beside 5."""
     errors = []
     for run in LATER_EXPERTS:
         loop = job_of(run)
         grouped = loop.model_copy(update={"unfused": tuple(p for p in loop.unfused if p != "experts")})
         arch, one = load_model(run.model), predicted.machine(run.server)
         seconds = simulate(grouped, arch, one, must_fit=False).step_time
-        assert 1.025 < predicted.step(run).step_time / seconds < 1.07
+        assert 1.005 < predicted.step(run).step_time / seconds < 1.05
         errors.append((1 + predicted.error(run)) * seconds / predicted.step(run).step_time - 1)
-    assert fmean(map(abs, errors)) == pytest.approx(0.097, abs=0.003)
+    assert fmean(map(abs, errors)) == pytest.approx(0.083, abs=0.003)
     assert fmean(predicted.error(run) for run in LATER_EXPERTS) == pytest.approx(-0.063, abs=0.004)
 
 

@@ -24,9 +24,9 @@ GROUPS: dict[str, tuple[float, float]] = {
     "apertus-long": (24.1, -24.1),
     "llama3-405b": (3.9, 3.9),
     "smollm3": (18.9, -18.9),
-    "olmo3": (7.2, -7.2),
+    "olmo3": (7.1, -7.1),
     "olmo-core": (9.6, 1.3),
-    "olmoe": (12.0, 2.7),
+    "olmoe": (8.1, 8.1),
     "ibm-fsdp": (3.5, 3.5),
     "fms-fsdp": (3.1, 1.5),
     "torchtitan-2024": (8.6, -7.7),
@@ -48,7 +48,7 @@ GROUPS: dict[str, tuple[float, float]] = {
     "amsp-1024": (28.9, -28.9),
 }
 """Mean error and bias of each group [%], as the docs print them."""
-ALL_GROUPS, ALL_BIAS, ALL_RUNS = 11.8, -5.9, 10.9
+ALL_GROUPS, ALL_BIAS, ALL_RUNS = 11.6, -5.7, 10.9
 """Mean of the groups' errors and biases, mean error of all runs [%]."""
 IN_RANGE = 73.9
 """Runs inside the range that 80 % are expected in [%]."""

@@ -56,8 +56,8 @@ FIELDS: Mapping[str, Mapping[str, str]] = {
             "offload_param": "write layout: {offload: [weights]}, which takes the optimizer along",
             "liger use_liger_kernel": "write chunked_loss: liger, and leave 'unfused' out; without Liger it "
             "is [rotary, norm, activation]",
-            "experts_implementation moe_implementation": "write 'experts' into 'unfused' for Hugging Face's "
-            "loop over experts (eager, and all releases before transformers 5); else leave it out",
+            "experts_implementation moe_implementation": "write `unfused: [experts]` for Hugging Face's loop "
+            "over experts (eager, and all releases before transformers 5); else leave it out",
             "loss loss_fn fused_linear_cross_entropy cut_cross_entropy": "write 'chunked_loss' where "
             "the loss takes the head's product in chunks (liger, torchtitan, torchtune); else leave it out",
             "num_chunks num_output_chunks": "write 'loss_chunks', beside 'chunked_loss'",
@@ -102,7 +102,7 @@ VALUES: Mapping[str, Mapping[str, str]] = {
             "megatron-deepspeed": "write 'megatron-2021'",
             "transformers huggingface hf trl axolotl accelerate llama-factory": "write 'deepspeed-2024' for "
             "ZeRO of DeepSpeed, 'fsdp-2024-eager' for FSDP of which nothing is compiled, 'fsdp-2025' with "
-            "torch.compile; and unfused: [rotary, norm, activation] without Liger kernels, with 'experts' "
+            "torch.compile; and unfused: [rotary, norm, activation] without Liger kernels, with experts "
             "too for mixtures of experts before transformers 5",
             "unsloth torchtune": "no era is fitted to it; write 'fsdp-2024-eager', FSDP of which nothing is "
             "compiled, or 'fsdp-2025', with torch.compile",

@@ -13,6 +13,7 @@ from railwright.model.shape.architecture import Transformer
 from railwright.model.shape.mixers import check_mixer
 from railwright.model.shape.pattern import PARTS, Layer, made_as
 
+Dispatch = Literal["fused", "eager"]
 CoreAttention = Literal["flash", "unfused", "unfused without dropout"]
 
 
@@ -28,6 +29,8 @@ class Cut:
     attention  'flash' computes the core attention in one kernel, 'unfused' writes the scores to memory
     unfused    parts that run one kernel per operation (`eager`)
     rotation   whose code turns queries and keys where their rotation is one of these
+    dispatch   what moves rows to a rank's own experts and back: 'fused' kernels (Transformer Engine's), or
+               operations of PyTorch (`grouped_rows`), 'eager'
     narrow     how attention scales operands in 8 bits; '' in 16 bits
     stored     what a gated activation reads is kept in 8 bits
     """
@@ -40,8 +43,14 @@ class Cut:
     attention: CoreAttention = "flash"
     unfused: tuple[Part, ...] = ()
     rotation: Rotation = "megatron"
+    dispatch: Dispatch = "fused"
     narrow: Scaling = ""
     stored: bool = False
+
+    @property
+    def keeps_outputs(self) -> bool:
+        """Whether what experts make stays: where it is weighted behind them, not in their activation."""
+        return self.dispatch == "eager" or "experts" in self.unfused
 
     @property
     def split(self) -> int:

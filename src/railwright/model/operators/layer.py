@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from railwright.model.operators.cut import WHOLE, Cut, check_cut
 from railwright.model.operators.eager import Part, expert_choice, rotary
+from railwright.model.operators.grouped_rows import rows_back, rows_there
 from railwright.model.operators.kernels import (
     CAST_DTYPES,
     Block,
@@ -219,14 +220,14 @@ def _mlp(arch: Transformer, rows: int, cut: Cut, dtype: str) -> list[Block]:
 
 def _experts(arch: Transformer, rows: int, cut: Cut, dtype: str, dispatched: float) -> list[Block]:
     """Router, permute, this GPU's experts as grouped GEMMs, unpermute, shared experts; or one expert after
-    the other (`looped`).
+    the other (`looped`), or rows moved by operations of PyTorch (`grouped_rows`).
 
     The busiest GPU receives `dispatched` rows; its experts share them evenly.  Router probabilities are
     multiplied in the experts' activation, so that permutations only move rows (Megatron-LM since core 0.11).
     Latents are made of a rank's own rows, by whole matrices on every tensor rank (moe/moe_layer.py,
     fc1_latent_proj, fc2_latent_proj: TELinear, parallel_mode 'duplicated').
     """
-    h, local, top = arch.expert_width, _norm_rows(rows, cut), arch.experts_per_token
+    h, local = arch.expert_width, _norm_rows(rows, cut)
     here = arch.experts // cut.ep
     width = arch.expert_ffn // (cut.expert_tp or cut.tp)
     router = linear("router", local, arch.experts, arch.hidden, half(dtype))
@@ -237,27 +238,50 @@ def _experts(arch: Transformer, rows: int, cut: Cut, dtype: str, dispatched: flo
     blocks = [
         *_mlp_norm(arch, local, cut),
         router,
-        expert_choice(arch, local, "router" not in cut.unfused),
-        *(to_latents(arch, local, dtype) if arch.expert_latent else []),
+    ]
+    if cut.dispatch == "eager":
+        blocks.append(choice(arch, local))
+    else:
+        blocks.append(expert_choice(arch, local, "router" not in cut.unfused))
+    blocks += to_latents(arch, local, dtype) if arch.expert_latent else []
+    products = _products_of_experts(arch, dispatched, width, cut, dtype, here)
+    if cut.dispatch == "eager":
+        blocks += [*rows_there(local, dispatched, h), *products, rows_back(local, dispatched, h)]
+    else:
+        blocks += _dispatched(arch, local, dispatched, products, here)
+    if arch.expert_latent:
+        blocks += from_latents(arch, local, dtype)
+    return [*blocks, *_beside_experts(arch, rows, local, cut, dtype)]
+
+
+def _products_of_experts(
+    arch: Transformer, dispatched: float, width: int, cut: Cut, dtype: str, here: int
+) -> list[Block]:
+    """The grouped products of a GPU's `here` experts and what is between and behind them."""
+    h, how = arch.expert_width, cut.unfused
+    blocks = two_products(
+        arch, "experts", dispatched, width, dtype, here, casts=True, outside=h, unfused=how, stored=cut.stored
+    )
+    return [*blocks, expert_biases(dispatched, here, h)] if arch.mlp_bias else blocks
+
+
+def _dispatched(
+    arch: Transformer, local: int, dispatched: float, products: list[Block], here: int
+) -> list[Block]:
+    """Experts' products between fused permutations of a token's rows there and back."""
+    h, top = arch.expert_width, arch.experts_per_token
+    sort = [elementwise("sort by expert", dispatched, reads=h, writes=h, back=2 * h)] if here > 1 else []
+    unsort = [elementwise("unsort", dispatched, reads=h, writes=h, back=2 * h)] if here > 1 else []
+    return [
         elementwise("expert counts", local, arch.experts, 0, back=0, launches=(COUNT_LAUNCHES, 0)),
         elementwise(
             "permute", local, reads=h, writes=top * h, back=(top + 1) * h, launches=(PERMUTE_LAUNCHES, 1)
         ),
+        *sort,
+        *products,
+        *unsort,
+        elementwise("unpermute", local, reads=top * h, writes=h, back=(top + 1) * h),
     ]
-    if here > 1:
-        blocks.append(elementwise("sort by expert", dispatched, reads=h, writes=h, back=2 * h))
-    how, stored = cut.unfused, cut.stored
-    blocks += two_products(
-        arch, "experts", dispatched, width, dtype, here, casts=True, outside=h, unfused=how, stored=stored
-    )
-    if arch.mlp_bias:
-        blocks.append(expert_biases(dispatched, here, h))
-    if here > 1:
-        blocks.append(elementwise("unsort", dispatched, reads=h, writes=h, back=2 * h))
-    blocks.append(elementwise("unpermute", local, reads=top * h, writes=h, back=(top + 1) * h))
-    if arch.expert_latent:
-        blocks += from_latents(arch, local, dtype)
-    return [*blocks, *_beside_experts(arch, rows, local, cut, dtype)]
 
 
 def _beside_experts(arch: Transformer, rows: int, local: int, cut: Cut, dtype: str) -> list[Block]:

@@ -4,7 +4,7 @@ For each expert PyTorch looks for the tokens that chose it, the host waits for t
 rows, runs three linear layers and an activation, weights what they make, and adds it to the sum of all.
 Source: Hugging Face's transformers 4.40 to 4.57, models/mixtral/modeling_mixtral.py, MixtralSparseMoeBlock
 (so in Qwen2-MoE, Qwen3-MoE, OLMoE and others); version 5 groups the products of all experts.
-tests/oracle/test_model_looped_pytorch.py counts every operation of PyTorch's autograd.
+tests/oracle/test_model_experts_pytorch.py counts every operation of PyTorch's autograd.
 """
 
 from __future__ import annotations
@@ -15,20 +15,21 @@ from railwright.errors import PlanError
 from railwright.model.operators.eager import Part
 from railwright.model.operators.kernels import ELEMENT, Block, elementwise, linear
 from railwright.model.operators.mlp_kernels import expert_activation
-from railwright.model.operators.recompute import ROWS, SEARCH, SUMS
+from railwright.model.operators.recompute import ORDER, ROWS, SEARCH, SUMS
 from railwright.model.shape.architecture import Operator, Transformer
 
 SORTED = ", sorted"
 """End of the names of what adds rows up in an order that it sorts them into."""
 
-KERNELS = {SEARCH: 7, SORTED: 9}
+KERNELS = {SEARCH: 7, SORTED: 9, ORDER: 6}
 """Kernels and copies that one operation launches.
 nonzero: a contiguous copy of the mask, a count in two, its copy to the host, which waits for it; then a
 choice in two, and the indices in two dimensions.  Source: ATen, native/cuda/Nonzero.cu,
 nonzero_cuda_out_impl.
 index_put with sums: a linear index, its quotient, a row of numbers, a radix sort (histogram, sums and three
 passes over the 17 bits that number 131,072 tokens), and the sum.  Source: native/cuda/Indexing.cu,
-index_put_with_sort_kernel."""
+index_put_with_sort_kernel.
+argsort: `grouped_rows.PASSES`."""
 
 WAITED = 2
 """Operations for which the GPU waits when the host has an expert's number of tokens: what is left of the
@@ -87,17 +88,17 @@ def looped_experts(
     )
     return [
         Block(search, ()),
-        _with_sorted(gathered, here, 3 * ELEMENT * dispatched * h),
+        with_sorted(gathered, here, 3 * ELEMENT * dispatched * h),
         _one_by_one(linear("experts up", dispatched, gates * width, h, dtype, here), here, gates),
         expert_activation(arch, dispatched, width, how, here),
         _one_by_one(linear("experts down", dispatched, h, width, dtype, here), here, 1),
-        _with_sorted(summed, here, 0.0),
+        with_sorted(summed, here, 0.0),
     ]
 
 
-def _with_sorted(block: Block, experts: int, moved: float) -> Block:
-    """A block whose gradients are added up row by row besides, for every expert. `moved` [byte]"""
-    name, launches = f"{block.forward.name}{SORTED}", experts * KERNELS[SORTED]
+def with_sorted(block: Block, times: int, moved: float) -> Block:
+    """A block of which gradients are added up row by row besides, so many times. `moved` [byte]"""
+    name, launches = f"{block.forward.name}{SORTED}", times * KERNELS[SORTED]
     added = Operator(name, "memory", 0.0, moved, "bf16", phase="backward_input", launches=launches)
     return replace(block, backward_input=(*block.backward_input, added))
 

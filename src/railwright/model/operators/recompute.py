@@ -39,9 +39,11 @@ SHARED = (
 LATENT = ("expert latent down", "expert latent up")
 """Products that bring tokens to the width that their experts read, and back."""
 
-SEARCH, ROWS, SUMS = "expert search", "expert rows", "expert sums"
-"""What looks for an expert's tokens, gathers their rows, and adds up what experts make, where one runs after
-the other (`looped`)."""
+SEARCH, ORDER, OFFSETS = "expert search", "expert order", "expert offsets"
+ROWS, SUMS = "expert rows", "expert sums"
+"""Where operations of PyTorch move rows to experts and back: what looks for an expert's tokens (`looped`) or
+sorts the choices of all and counts them (`grouped_rows`), what gathers rows, and what adds up what experts
+make."""
 
 MODULES: dict[str, tuple[str, ...]] = {
     "core_attn": ("attention casts", *INDEXER, *CORE, OUTPUT_IN_16_BITS),
@@ -56,6 +58,8 @@ MODULES: dict[str, tuple[str, ...]] = {
         LATENT[0],
         "permute",
         SEARCH,
+        ORDER,
+        OFFSETS,
         ROWS,
         "sort by expert",
         "experts up, cast",
@@ -80,8 +84,8 @@ MODULES: dict[str, tuple[str, ...]] = {
         *("query norm", "key/value norm", "query/key norm", "rotary", "key/value copies"),
         "mlp norm",
         "mlp activation",
-        *("router", "expert choice", "permute", "sort by expert"),
-        *("experts up", "experts activation", "experts down", "unsort", "unpermute"),
+        *("router", "expert choice", "permute", "sort by expert", ORDER, OFFSETS, ROWS),
+        *("experts up", "experts activation", "experts down", "unsort", "unpermute", SUMS),
         "shared expert activation",
         "add shared",
     ),

@@ -102,7 +102,7 @@ def layer_activations(
     10 + 24/tp, or all over tp with sequence parallelism.  The same counting gives grouped-query, latent and
     gated variants and narrow formats; docs/training/memory.md lists the terms.
     Router probabilities are multiplied in the experts' activation, so that expert outputs are not kept
-    (Megatron-LM since core 0.11); but for experts that run one after the other.
+    (Megatron-LM since core 0.11), unless operations of PyTorch do that behind them.
     Raises PlanError where the layer cannot be cut so.
     """
     check_cut(arch, layer, cut)
@@ -120,7 +120,7 @@ def layer_activations(
         kept += _mlp(arch, tp, dtype)
     elif mlp == "moe":
         kept += _experts(arch, tp, cut.expert_tp or tp, cut.imbalance, dtype)
-        if "experts" in cut.unfused:
+        if cut.keeps_outputs:
             made = ELEMENT * arch.experts_per_token * arch.hidden
             kept += [Kept("expert output", made), Kept("expert output, weighted", made)]
     if arch.norms_per_layer == 1:

@@ -4,25 +4,26 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from railwright.model.operators.cut import Cut
 from railwright.model.operators.kernels import ELEMENT
 
 if TYPE_CHECKING:
     from railwright.model.tensors.layer import Tape
 
 
-def experts(tape: Tape, before: str, ep: int, etp: int, imbalance: float, looped: bool) -> None:
-    """Router, exchange of tokens, grouped products, the way back, and the shared expert; or, `looped`, one
-    expert after the other."""
-    arch = tape.arch
+def experts(tape: Tape, before: str, cut: Cut) -> None:
+    """Router, exchange of tokens, grouped products, the way back, and the shared expert; or one expert after
+    the other."""
+    arch, ep, etp = tape.arch, cut.ep, cut.expert_tp or cut.tp
     norm = tape.mlp_norm(before)
-    if looped:
+    if "experts" in cut.unfused:
         tape.op((norm,), {"router": (0.0, tape.kept.get("router", 0.0))}, (norm, "router"))
         _one_by_one(tape, norm)
         _end(tape, before, norm)
         return
     part = tape.part * arch.expert_width / arch.hidden
     sent = part * arch.experts_per_token
-    received = tape.rows * arch.experts_per_token * etp / tape.tp * imbalance
+    received = tape.rows * arch.experts_per_token * etp / tape.tp * cut.imbalance
     rows, inner = ELEMENT * received * arch.expert_width, arch.expert_ffn / etp
     up = 2 if arch.gated else 1
     tape.op((norm,), {"router": (0.0, tape.kept.get("router", 0.0))}, (norm, "router"))
@@ -45,8 +46,13 @@ def experts(tape: Tape, before: str, ep: int, etp: int, imbalance: float, looped
     tape.activation("expert up output", "expert product", tape.size("expert product", wide))
     second = [inner * arch.expert_width] * here
     tape.product("expert product", "expert output", (rows, rows), "expert product", *second)
-    tape.op(("expert output",), {"unsorted": (rows, rows)})
-    of = "unsorted"
+    if cut.keeps_outputs:
+        weighted = tape.size("expert output, weighted", rows)
+        of = "expert output, weighted"
+        tape.op(("expert output",), {of: weighted}, ("expert output", of))
+    else:
+        tape.op(("expert output",), {"unsorted": (rows, rows)})
+        of = "unsorted"
     if ep > 1 or etp > 1:
         tape.op((of,), {"returned": (sent, sent)})
         of = "returned"

@@ -73,7 +73,7 @@ def layer_tensors(
     if mlp == "dense":
         tape.mlp(before)
     elif mlp == "moe":
-        experts(tape, before, cut.ep, cut.expert_tp or cut.tp, cut.imbalance, "experts" in cut.unfused)
+        experts(tape, before, cut)
     return tape.done()
 
 

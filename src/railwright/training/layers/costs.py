@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from railwright.model.operators.layer import LayerOperators, second_block
-from railwright.model.operators.recompute import CORE, SEARCH, SUMS
+from railwright.model.operators.recompute import CORE, ORDER, SEARCH, SUMS
 from railwright.model.operators.sparse import PROJECTIONS
 from railwright.model.shape.architecture import Operator, Transformer
 from railwright.training.software.lora import DEQUANTISED
@@ -15,7 +15,7 @@ from railwright.training.software.lora import DEQUANTISED
 KernelTime = Callable[[Operator], float]
 ContextKind = Literal["ring", "all-to-all", "all-gather"]
 
-_EXPERTS_START, _EXPERTS_END = (SEARCH, "sort by expert", "experts up"), (SUMS, "unpermute")
+_EXPERTS_START, _EXPERTS_END = (SEARCH, ORDER, "sort by expert", "experts up"), (SUMS, "unpermute")
 _SHARED = "shared expert"
 
 

@@ -25,7 +25,13 @@ def cut_of(job: TrainingJob, kind: Layer) -> Cut:
     )
     if not is_routed(kind):
         return cut
-    return replace(cut, ep=layout.expert, expert_tp=layout.expert_tensor, imbalance=job.expert_load)
+    return replace(
+        cut,
+        ep=layout.expert,
+        expert_tp=layout.expert_tensor,
+        imbalance=job.expert_load,
+        dispatch=era_of(job).dispatch if layout.expert == 1 else "fused",
+    )
 
 
 def cut_in_memory(job: TrainingJob, kind: Layer) -> Cut:

@@ -122,6 +122,12 @@ def counts_again(job: TrainingJob) -> bool:
     return part or layout.recompute == "full"
 
 
+def counts_stay(job: TrainingJob) -> bool:
+    """Whether numbers of tokens stay on the GPU, so that the host waits for none: where no token leaves it
+    and operations of PyTorch move rows around grouped products (`grouped_rows`)."""
+    return era_of(job).dispatch == "eager" and job.layout.expert == 1 and "experts" not in job.unfused
+
+
 def launched_again(job: TrainingJob, known: LaunchTimes) -> float:
     """Host time of what one layer's backward pass computes again. [s]"""
     return {"none": 0.0, "selective": known.again, "full": known.forward}[job.layout.recompute]

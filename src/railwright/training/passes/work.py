@@ -22,7 +22,14 @@ from railwright.training.layers.costs import (
 )
 from railwright.training.layers.fused import summing_biases, summing_gradients
 from railwright.training.layers.operators import embedding_of, head_of, operators_of
-from railwright.training.layers.recompute import Again, again_of, counts_again, launched_again, layers_again
+from railwright.training.layers.recompute import (
+    Again,
+    again_of,
+    counts_again,
+    counts_stay,
+    launched_again,
+    layers_again,
+)
 from railwright.training.layout.route import Chunk
 from railwright.training.layout.schedule import SPLIT, TOGETHER, in_pairs, order_name, schedule_name
 from railwright.training.passes.blocks import RECOMPUTED, Blocks
@@ -73,7 +80,7 @@ class Work:
         self.together = order_name(job) in TOGETHER
         exchanging = arch.is_moe and job.layout.expert > 1
         self.turns = exchanging and self.together
-        self.ahead = not arch.is_moe or job.expert_capacity is not None
+        self.ahead = not arch.is_moe or job.expert_capacity is not None or counts_stay(job)
         self.exchange = Exchange(job, arch, prices)
         self.lockstep = Lockstep(job, prices)
         era = era_of(job)

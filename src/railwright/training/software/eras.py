@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from railwright.catalog.parts import LIKE_BLACKWELL, Gpu
 from railwright.compute.profile import Profile, Row
-from railwright.model.operators.cut import CoreAttention
+from railwright.model.operators.cut import CoreAttention, Dispatch
 from railwright.model.operators.eager import Loss, Part, Rotation
 from railwright.model.operators.logits import KeptLoss
 from railwright.shipped import read_data
@@ -100,9 +100,15 @@ class Era:
     allocator  what gives tensors their memory: PyTorch's caching allocator with 'segments' of fixed sizes or
                with one that is 'growing' (expandable_segments), or 'jax'
     rotation   whose code turns queries and keys where no fused kernel does (`eager.TURN_LAUNCHES`)
+    dispatch   what moves rows to experts that are not spread over ranks (`Cut.dispatch`): 'eager' where
+               models of Hugging Face's run as they are; torch.compile fuses what others have of it
     batch_first whether the batch, not the sequence, is the first dimension of its tensors (`along_sequence`)
     lazy_kernels  whether CUDA loads a kernel when it is first called: by default with PyTorch since 1.13
     launcher   what launches a layer's kernels (`host.launch_times`)
+    plain_modules  whether its layers are modules of torch.nn and operations of PyTorch, each of which takes
+               the host what the sources measure: `Pace.host` is 1.  A layer of Hugging Face's Llama takes
+               1.00 to 1.03 times what is counted of it, forward 1.3 and backward 0.8 (transformers 4.57.1,
+               benchmarks/torch_modules.py, 2026-11-29)
     graphs     whether it launches parts of a layer as CUDA graphs: NeMo since 24.04, Megatron-LM of 2025
                (docs/training/unseen.md, MLPerf Training); torchtitan has no setting
     framework  whose schedules and overlaps it has (`search.frameworks`, which knows some of them)
@@ -122,6 +128,7 @@ class Era:
     kept_loss: KeptLoss = "unfused"
     dropout: float = 0.0
     rotation: Rotation = "megatron"
+    dispatch: Dispatch = "fused"
     batch_first: bool = False
     scores_once: bool = False
     placeholders: bool = False
@@ -145,6 +152,7 @@ class Era:
     allocator: Literal["segments", "growing", "jax"] = "segments"
     lazy_kernels: bool = True
     launcher: Launcher = "python"
+    plain_modules: bool = False
     graphs: bool = False
     framework: str = "megatron"
 

@@ -17,7 +17,7 @@ from railwright.catalog.parts import Gpu
 from railwright.model.operators.layer import LayerOperators, second_block
 from railwright.model.operators.looped import KERNELS, SORTED, WAITED
 from railwright.model.operators.narrow import OUTPUT_IN_16_BITS, SUMMED
-from railwright.model.operators.recompute import LATENT, ROWS, SEARCH, STORING, SUMS
+from railwright.model.operators.recompute import LATENT, OFFSETS, ROWS, SEARCH, STORING, SUMS
 from railwright.model.shape.architecture import Operator
 from railwright.training.lanes.tasks import PASSED_ON, Task
 from railwright.training.software.constants import constant
@@ -61,7 +61,7 @@ ROUTER = frozenset({"mlp norm", "router", "expert choice", "expert counts", LATE
 moe_preprocess)."""
 
 
-EAGER = frozenset({"rotary", "key/value copies", "expert choice", "experts bias", ROWS, SUMS})
+EAGER = frozenset({"rotary", "key/value copies", "expert choice", "experts bias", OFFSETS, ROWS, SUMS})
 """Parts that run as many operations of PyTorch in a row, each of which takes the host what the source says of
 one; `Pace.host` stands for what Python does around them.  So do norms of more kernels than fused ones have
 (NORM), and activations: behind a fused one, whose backward function Python calls once, autograd's engine sums
