@@ -84,7 +84,15 @@ def test_axolotl() -> None:
     assert (job.layout.zero, job.layout.recompute, job.software) == (3, "full", "fsdp-2024-eager")
     assert job.lora is not None
     assert (job.lora.rank, job.lora.dropout, job.lora.frozen_dtype) == (32, 0.05, "nf4")
-    assert notes == ()
+    (apart,) = notes
+    assert apart.startswith("without fsdp_version: 2 FSDP gathers every adapter apart")
+    for asked in ("fsdp_version: 2\n", "  fsdp_version: 2\n", "  version: 2\n"):
+        assert read(AXOLOTL + asked, gpus=4)[1] == ()
+
+
+def test_all_weights_have_one_gather_a_layer_under_either_fsdp() -> None:
+    without = "".join(line for line in AXOLOTL.splitlines(True) if "lora" not in line)
+    assert read(without, gpus=4)[1] == ()
 
 
 def test_a_trainers_script() -> None:
