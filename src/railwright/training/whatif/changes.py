@@ -22,7 +22,14 @@ from railwright.training.layers.costs import KernelTime
 from railwright.training.layout.placement import place
 from railwright.training.layout.schedule import in_pairs, schedule_name
 from railwright.training.layout.sizes import Sizes, data_parallel, domain_of, job_gpus, microbatches
-from railwright.training.software.eras import Pace, hides_sends, pace_alone, pace_of
+from railwright.training.software.eras import (
+    Pace,
+    eager_parts,
+    hides_sends,
+    pace_alone,
+    pace_of,
+    unfuses_loss,
+)
 from railwright.training.step.simulating import NONE_SLOWER, simulate
 from railwright.training.whatif.machine import at_rate, free_between_servers, in_no_time, kernel_in_no_time
 
@@ -237,6 +244,14 @@ def _grouped(job: TrainingJob, machine: Machine) -> Case | None:
     return Case(job.model_copy(update={"unfused": tuple(p for p in job.unfused if p != "experts")}), machine)
 
 
+def _fused(job: TrainingJob, machine: Machine) -> Case | None:
+    """Other parts of layers and the loss in one kernel each; None where they are anyway."""
+    eager = [part for part in eager_parts(job) if part != "experts" and (part != "loss" or unfuses_loss(job))]
+    if not eager:
+        return None
+    return Case(job.model_copy(update={"unfused": tuple(p for p in job.unfused if p == "experts")}), machine)
+
+
 def _once_per_server(job: TrainingJob, machine: Machine) -> Case | None:
     """Kernels that send a token once to a server of its experts; None where they are used, where no token
     leaves its server, and where they do not run: without NVLink, or where a group has more ranks on one
@@ -339,6 +354,7 @@ QUESTIONS: tuple[Question, ...] = (
     ("All of it overlapped", "every flag of overlap set", _overlap("dp", "tp", "ep", "cp", "pp")),
     ("Experts perfectly balanced", "no GPU's experts get more tokens than the mean", _balanced),
     ("Experts grouped", "products of all in one call, as transformers 5 and Megatron-LM run them", _grouped),
+    ("Kernels fused", "one each for what `unfused` names, experts apart, as Liger's and Megatron's", _fused),
     ("HBM bandwidth ×2", "memory-bound kernels; products where memory limits them", _hbm(2.0)),
     (
         "Tokens once per server",
