@@ -268,7 +268,7 @@ def _write(
                 lines.append(f"  {key}: {value if word else json.dumps(value)}")
         paces = {key: _pace(v) for (e, key), v in sorted(values.items()) if e == era}
         if row.get("plain_modules"):
-            paces = {key: replace(pace, host=1.0) for key, pace in paces.items()}
+            paces = {k: replace(p, host=1.0) if k.endswith("16-bit") else p for k, p in paces.items()}
         sources = {key: _source(samples, final, unseen, (era, key)) for key in paces}
         counts = Counter(s.key for s in samples if s.era == era)
         paces = {key: replace(pace, records=counts[key]) for key, pace in paces.items()}

@@ -105,8 +105,9 @@ class Era:
     batch_first whether the batch, not the sequence, is the first dimension of its tensors (`along_sequence`)
     lazy_kernels  whether CUDA loads a kernel when it is first called: by default with PyTorch since 1.13
     launcher   what launches a layer's kernels (`host.launch_times`)
-    plain_modules  whether its layers are modules of torch.nn and operations of PyTorch, each of which takes
-               the host what the sources measure: `Pace.host` is 1.  A layer of Hugging Face's Llama takes
+    plain_modules  whether its layers in 16 bits are modules of torch.nn and operations of PyTorch, each of
+               which takes the host what the sources measure: `Pace.host` is 1 (in 8 bits they are modules of
+               Transformer Engine, as llm-foundry's, or of torchao).  A layer of Hugging Face's Llama takes
                1.00 to 1.03 times what is counted of it, forward 1.3 and backward 0.8 (transformers 4.57.1,
                benchmarks/torch_modules.py, 2026-11-29)
     graphs     whether it launches parts of a layer as CUDA graphs: NeMo since 24.04, Megatron-LM of 2025
