@@ -6,11 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from railwright.model import Cut, layer_activations, layer_operators
-from railwright.model.operators.grouped_rows import COUNTS, PASSES, SORTS
+from railwright.model import Cut, layer_activations, layer_operators, load_model
+from railwright.model.operators.grouped_rows import COUNTS, SORTS, rows_back, rows_there
 from railwright.model.operators.looped import KERNELS, SORTED
 from railwright.model.operators.recompute import OFFSETS, ORDER
 from railwright.model.shape.architecture import Operator
+from railwright.model.shape.pattern import Layer
 from railwright.spec.training import TrainingJob
 from railwright.training import simulate
 from railwright.training.layers.cut import cut_of
@@ -32,9 +33,11 @@ def experts(**layout: object) -> TrainingJob:
 def test_a_sort_is_one_operation_of_many_kernels() -> None:
     layer = layer_operators(MOE, "moe", ROWS, ROWS, EAGER)
     kernels = {op.name: op.launches for op in layer.forward}
-    assert (kernels[ORDER], kernels[OFFSETS]) == (SORTS * PASSES, COUNTS)
+    assert (kernels[ORDER], kernels[OFFSETS]) == (SORTS * KERNELS[ORDER], COUNTS)
     ordered = replace(layer, forward=tuple(op for op in layer.forward if op.name == ORDER))
-    assert launch_times(ordered, H100).forward == pytest.approx(SORTS * (OPERATION + (PASSES - 1) * NATIVE))
+    assert launch_times(ordered, H100).forward == pytest.approx(
+        SORTS * (OPERATION + (KERNELS[ORDER] - 1) * NATIVE)
+    )
     sums = tuple(op for op in layer.backward_input if op.name.endswith(SORTED))
     each = replace(layer, backward_input=sums)
     per_sum = OPERATION + (KERNELS[SORTED] - 1) * NATIVE
@@ -96,3 +99,27 @@ def test_plain_modules_take_what_is_measured_of_one() -> None:
     assert {host for key, host in paces if key.endswith("16-bit")} == {1.0}
     assert min(host for key, host in paces if not key.endswith("16-bit")) > 4  # other modules
     assert pace_of(changed(job(), software="megatron-2025"), H100).host > 4
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "longer"), [("llama-3.1-8b", "dense", 3.5), ("qwen3-30b-a3b", "moe", 5.0)]
+)
+def test_what_modules_of_transformer_engine_would_take(name: str, kind: Layer, longer: float) -> None:
+    """docs/training/calibration.md."""
+    how = replace(EAGER, unfused=("rotary", "norm", "activation"), rotation="halves")
+    layer = layer_operators(load_model(name), kind, 1024, 1024, how)
+    theirs, plain = (launch_times(layer, H100, factor) for factor in (7.76, 1.0))
+    both = (theirs.forward + theirs.backward) / (plain.forward + plain.backward)
+    assert both == pytest.approx(longer, abs=0.05)
+
+
+def test_how_often_rows_move() -> None:
+    """docs/training.md, with many experts for each token."""
+    there, back = rows_there(1000, 8000, 2048), rows_back(1000, 8000, 2048)
+    rows = 2 * 8000 * 2048
+    blocks = [*there, back]
+    behind = [op for block in blocks for op in block.backward_input]
+    assert sum(block.forward.bytes for block in blocks) / rows == pytest.approx(11, abs=0.2)
+    assert sum(op.bytes for op in behind) / rows == pytest.approx(19, abs=0.2)
+    assert sum(block.forward.launches for block in blocks) == 25
+    assert sum(op.launches for op in behind) == 44

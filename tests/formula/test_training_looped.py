@@ -120,14 +120,15 @@ def test_a_dense_model_has_none() -> None:
     assert any("unfused experts does nothing: dense-8 is a dense model" in one for one in found)
 
 
-def test_narrow_experts_take_several_times_as_long() -> None:
+@pytest.mark.parametrize(("sequence", "batch", "longer"), [(4096, 2, 3.1), (1024, 1, 10.4)])
+def test_narrow_experts_take_several_times_as_long(sequence: int, batch: int, longer: float) -> None:
     """Adapters of Qwen3 30B: many kernels, each too short for a GPU (docs/training.md)."""
     arch, adapters = load_model("qwen3-30b-a3b"), Lora(rank=16, targets=("qkv", "attention output"))
-    base = job(gpus=1, sequence=4096, batch=2, micro_batch=2, zero=0, recompute="full")
+    base = job(gpus=1, sequence=sequence, batch=batch, micro_batch=batch, zero=0, recompute="full")
     parts = ("rotary", "norm", "activation")
     each, grouped = (
         simulate(looped(base, lora=adapters, unfused=unfused), arch, machine(1), must_fit=False)
         for unfused in ((*parts, "experts"), parts)
     )
-    assert each.step_time / grouped.step_time == pytest.approx(3.1, abs=0.1)
+    assert each.step_time / grouped.step_time == pytest.approx(longer, abs=0.1)
     assert each.launch_share > 0.05

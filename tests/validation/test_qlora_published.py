@@ -124,6 +124,21 @@ def test_steps_with_experts_of_2025(run: Run, predicted: Predicted) -> None:
     assert low < predicted.error(run) < high
 
 
+def test_what_two_gpus_take_more_than_one(predicted: Predicted) -> None:
+    """Mistral 7B, in seconds beside what is predicted, all weights too (docs/training/unseen.md)."""
+    steps = {
+        (run.full, run.nf4, run.sharded, run.micro_batch): run for run in LATER if "mistral" in run.model
+    }
+    more = []
+    for (full, nf4, sharded, batch), two in steps.items():
+        if sharded:
+            one = steps[full, nf4, False, 2 * batch]
+            measured = batch * job_of(two).sequence * (1 / two.tokens_s - 1 / one.tokens_s)
+            ours = predicted.step(two).step_time - predicted.step(one).step_time / 2
+            more.append(measured - ours)
+    assert more == pytest.approx([0.16, 0.13, 0.23, 0.22, 0.38, 0.25], abs=0.006)
+
+
 def test_what_a_loop_takes_more_than_grouped_products(predicted: Predicted) -> None:
     """1 to 5 % of a step with 8 experts of 1,000 to 8,000 rows: transformers 4 beside 5."""
     errors = []

@@ -48,8 +48,9 @@ class Cut:
     stored: bool = False
 
     @property
-    def keeps_outputs(self) -> bool:
-        """Whether what experts make stays: where it is weighted behind them, not in their activation."""
+    def by_pytorch(self) -> bool:
+        """Whether operations of PyTorch move rows to experts, and weight what these make, which then stays:
+        not in their activation, as fused ones do."""
         return self.dispatch == "eager" or "experts" in self.unfused
 
     @property

@@ -9,7 +9,7 @@ tests/oracle/test_model_experts_pytorch.py counts every operation of PyTorch's a
 from __future__ import annotations
 
 from railwright.model.operators.kernels import ELEMENT, Block, elementwise
-from railwright.model.operators.looped import with_sorted
+from railwright.model.operators.looped import KERNELS, with_sorted
 from railwright.model.operators.recompute import OFFSETS, ORDER, ROWS, SUMS
 from railwright.model.shape.architecture import Operator
 
@@ -17,9 +17,8 @@ COUNTS = 7
 """Numbers of tokens: their indices and a copy of them for every choice, choices and weights in order, a cast,
 a histogram and running sums."""
 
-SORTS, PASSES = 2, 6
-"""Sorts of choices, there and back, and kernels of each: a row of numbers, histogram, sums and three passes
-over the 17 bits that number 131,072 rows (ATen, native/cuda/SortStable.cu, by cub's radix sort)."""
+SORTS = 2
+"""Sorts of choices: there and back."""
 
 
 def rows_there(rows: int, dispatched: float, width: int) -> list[Block]:
@@ -31,7 +30,7 @@ def rows_there(rows: int, dispatched: float, width: int) -> list[Block]:
     each = dispatched / max(rows, 1) * width
     gathered = elementwise(ROWS, rows, 2 * each, 2 * each, back=width + each, launches=(2, 2))
     return [
-        Block(Operator(ORDER, "memory", 0.0, 0.0, "bf16", launches=SORTS * PASSES), ()),
+        Block(Operator(ORDER, "memory", 0.0, 0.0, "bf16", launches=SORTS * KERNELS[ORDER]), ()),
         Block(Operator(OFFSETS, "memory", 0.0, 0.0, "bf16", launches=COUNTS), ()),
         with_sorted(gathered, 2, 2 * 3 * ELEMENT * rows * each),
     ]

@@ -231,18 +231,12 @@ def _experts(arch: Transformer, rows: int, cut: Cut, dtype: str, dispatched: flo
     here = arch.experts // cut.ep
     width = arch.expert_ffn // (cut.expert_tp or cut.tp)
     router = linear("router", local, arch.experts, arch.hidden, half(dtype))
+    fused = "router" not in cut.unfused
+    chosen = choice(arch, local) if cut.by_pytorch else expert_choice(arch, local, fused)
+    blocks = [*_mlp_norm(arch, local, cut), router, chosen]
     if "experts" in cut.unfused:
-        loop = looped_experts(arch, local, dispatched, here, width, dtype, cut.unfused)
-        blocks = [*_mlp_norm(arch, local, cut), router, choice(arch, local), *loop]
+        blocks += looped_experts(arch, local, dispatched, here, width, dtype, cut.unfused)
         return [*blocks, *_beside_experts(arch, rows, local, cut, dtype)]
-    blocks = [
-        *_mlp_norm(arch, local, cut),
-        router,
-    ]
-    if cut.dispatch == "eager":
-        blocks.append(choice(arch, local))
-    else:
-        blocks.append(expert_choice(arch, local, "router" not in cut.unfused))
     blocks += to_latents(arch, local, dtype) if arch.expert_latent else []
     products = _products_of_experts(arch, dispatched, width, cut, dtype, here)
     if cut.dispatch == "eager":

@@ -29,7 +29,8 @@ nonzero_cuda_out_impl.
 index_put with sums: a linear index, its quotient, a row of numbers, a radix sort (histogram, sums and three
 passes over the 17 bits that number 131,072 tokens), and the sum.  Source: native/cuda/Indexing.cu,
 index_put_with_sort_kernel.
-argsort: `grouped_rows.PASSES`."""
+argsort: a row of numbers, histogram, sums and three passes over as many bits.  Source:
+native/cuda/SortStable.cu, by cub's radix sort."""
 
 WAITED = 2
 """Operations for which the GPU waits when the host has an expert's number of tokens: what is left of the

@@ -119,9 +119,10 @@ def layer_activations(
     if mlp == "dense":
         kept += _mlp(arch, tp, dtype)
     elif mlp == "moe":
-        kept += _experts(arch, tp, cut.expert_tp or tp, cut.imbalance, dtype)
-        if cut.keeps_outputs:
-            made = ELEMENT * arch.experts_per_token * arch.hidden
+        etp = cut.expert_tp or tp
+        kept += _experts(arch, tp, etp, cut.imbalance, dtype)
+        if cut.by_pytorch:
+            made = ELEMENT * arch.experts_per_token * etp / tp * cut.imbalance * arch.expert_width
             kept += [Kept("expert output", made), Kept("expert output, weighted", made)]
     if arch.norms_per_layer == 1:
         # one norm serves attention and MLP: its input and output are kept once

@@ -46,7 +46,7 @@ def experts(tape: Tape, before: str, cut: Cut) -> None:
     tape.activation("expert up output", "expert product", tape.size("expert product", wide))
     second = [inner * arch.expert_width] * here
     tape.product("expert product", "expert output", (rows, rows), "expert product", *second)
-    if cut.keeps_outputs:
+    if cut.by_pytorch:
         weighted = tape.size("expert output, weighted", rows)
         of = "expert output, weighted"
         tape.op(("expert output",), {of: weighted}, ("expert output", of))

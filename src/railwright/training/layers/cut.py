@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from railwright.model import Cut
+from railwright.model.operators.cut import Dispatch
 from railwright.model.shape.pattern import Layer, is_routed
 from railwright.spec.training import TrainingJob
 from railwright.training.software.eras import eager_parts, era_of
@@ -30,8 +31,13 @@ def cut_of(job: TrainingJob, kind: Layer) -> Cut:
         ep=layout.expert,
         expert_tp=layout.expert_tensor,
         imbalance=job.expert_load,
-        dispatch=era_of(job).dispatch if layout.expert == 1 else "fused",
+        dispatch=dispatch_of(job),
     )
+
+
+def dispatch_of(job: TrainingJob) -> Dispatch:
+    """What moves rows to experts; to those of other ranks Megatron-LM's kernels do."""
+    return era_of(job).dispatch if job.layout.expert == 1 else "fused"
 
 
 def cut_in_memory(job: TrainingJob, kind: Layer) -> Cut:

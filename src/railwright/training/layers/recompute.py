@@ -13,6 +13,7 @@ from railwright.model.shape.pattern import Layer, has_dense, kinds_present
 from railwright.model.tensors.every_second import check_every_second
 from railwright.spec.training import TrainingJob
 from railwright.training.layers.costs import Cost, KernelTime
+from railwright.training.layers.cut import dispatch_of
 from railwright.training.layers.stages import layers_per_piece
 from railwright.training.layout.route import Chunk
 from railwright.training.layout.schedule import route_of
@@ -125,7 +126,7 @@ def counts_again(job: TrainingJob) -> bool:
 def counts_stay(job: TrainingJob) -> bool:
     """Whether numbers of tokens stay on the GPU, so that the host waits for none: where no token leaves it
     and operations of PyTorch move rows around grouped products (`grouped_rows`)."""
-    return era_of(job).dispatch == "eager" and job.layout.expert == 1 and "experts" not in job.unfused
+    return dispatch_of(job) == "eager" and "experts" not in job.unfused
 
 
 def launched_again(job: TrainingJob, known: LaunchTimes) -> float:
