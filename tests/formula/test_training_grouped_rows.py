@@ -19,7 +19,7 @@ from railwright.training.layers.recompute import counts_stay
 from railwright.training.software.constants import constant
 from railwright.training.software.eras import Pace, eras, pace_of
 from railwright.training.software.host import launch_times
-from training_cases import MOE, changed, job, machine, priced
+from training_cases import LATENTS, MOE, changed, job, machine, priced
 
 OPERATION, NATIVE = constant("host_operation_seconds"), constant("host_native_seconds")
 H100, ROWS = machine().gpu, 4096
@@ -88,6 +88,10 @@ def test_what_experts_make_is_kept_weighted_and_not() -> None:
     names = ("expert output", "expert output, weighted")
     kept = layer_activations(MOE, "moe", ROWS, ROWS, EAGER)
     assert [kept[name] for name in names] == [2 * MOE.experts_per_token * MOE.hidden * ROWS] * 2
+    narrow = layer_activations(LATENTS, "moe", ROWS, ROWS, EAGER)
+    assert narrow[names[0]] == 2 * LATENTS.experts_per_token * LATENTS.expert_width * ROWS
+    cut = layer_activations(MOE, "moe", ROWS, ROWS, replace(EAGER, tp=2, expert_tp=1, imbalance=1.5))
+    assert cut[names[0]] == 1.5 / 2 * kept[names[0]]
     fused = layer_activations(MOE, "moe", ROWS, ROWS, Cut(unfused=("activation",)))
     assert not fused.keys() & set(names)
 
