@@ -326,6 +326,17 @@ def test_dropout_that_a_software_has_not_is_refused() -> None:
         assert "set it to 0" in text
 
 
+def test_dropout_of_a_model_that_is_not_known_is_refused() -> None:
+    both = {"hidden_dropout": 0.1, "attention_dropout": 0.1}
+    text = refusal(changed(job(zero=3), software="xla-2025", **both), DENSE)
+    assert "hidden_dropout and attention_dropout above 0" in text
+    assert "set 0, or choose software that is not JAX's" in text
+    check(changed(job(zero=3), software="xla-2025", hidden_dropout=0.0), DENSE, machine(4).network.fabric)
+    chosen = replace(DENSE, attention="mla", kv_lora=64, rope_dim=32, v_head_dim=64, index_topk=64)
+    text = refusal(changed(job(), attention_dropout=0.1), chosen)
+    assert "attention_dropout is 0.1, and dense-8 attends to keys that it chooses" in text
+
+
 def test_sharded_parameters_under_split_backward_passes() -> None:
     assert "use zero: 1, or schedule 1f1b" in refusal(job(zero=3, pipeline=4, schedule="zb-h1"))
 

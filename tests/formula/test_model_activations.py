@@ -21,8 +21,9 @@ TRILLION = replace(GPT, layers=128, hidden=25600, heads=160, kv_heads=160, head_
 
 
 def korthikanti(arch, tp=1, sequence_parallel=False, **kwargs):
-    cut = Cut(tp, sequence_parallel, attention="unfused")
-    return kept_bytes(arch, "dense", 2048, 2048, cut, dropout=0.1, **kwargs)
+    dropped = {"attention_dropout": True, "hidden_dropout": "fused"}
+    cut = Cut(tp, sequence_parallel, attention="unfused", **dropped)
+    return kept_bytes(arch, "dense", 2048, 2048, cut, **kwargs)
 
 
 @pytest.mark.parametrize("arch", [GPT, TRILLION])
@@ -58,7 +59,7 @@ def test_flash_attention_replaces_the_scores_by_one_number_per_head_and_row():
     # per row and head 5*s bytes of scores, softmax and mask become one fp32 log-sum-exp
     rows = sequence = 2048
     flash = kept_bytes(GPT, "dense", rows, sequence)
-    unfused = kept_bytes(GPT, "dense", rows, sequence, Cut(attention="unfused"))
+    unfused = kept_bytes(GPT, "dense", rows, sequence, Cut(attention="unfused", attention_dropout=True))
     assert unfused - flash == rows * GPT.heads * (5 * sequence - 4)
 
 
@@ -151,8 +152,9 @@ def test_every_second_product_by_hand():
     with pytest.raises(PlanError, match="choose parts of the layer"):
         layer_activations(load_model("gpt-oss-20b"), "moe", 1, 4096, recompute="selective", modules=("ops",))
     # scores that are not fused stay, 5 bytes for each of a row's with its sequence, as without recomputation
+    unfused = Cut(attention="unfused", attention_dropout=True)
     scores = [
-        layer_activations(arch, "dense", 1, 8192, Cut(attention="unfused"), recompute=how, modules=("ops",))
+        layer_activations(arch, "dense", 1, 8192, unfused, recompute=how, modules=("ops",))
         for how in ("selective", "none")
     ]
     assert [kept["attention scores"] for kept in scores] == [5 * arch.heads * 8192] * 2

@@ -145,7 +145,8 @@ def test_a_vocabulary_without_padding_is_cut_as_it_is():
 def test_attention_before_flash_attention_writes_every_score():
     # 8,192 rows of sequences of 2,048 with 32 heads of 128 over 4: 8 heads, 2,048 scores per row and head
     flash, plain = (
-        layer_operators(LLAMA, "dense", 8192, 2048, Cut(tp=4, attention=a)) for a in ("flash", "unfused")
+        layer_operators(LLAMA, "dense", 8192, 2048, Cut(tp=4, attention=a, attention_dropout=True))
+        for a in ("flash", "unfused")
     )
     scores = 8192 * 8 * 2048
     ops = by_name(plain.forward)
@@ -180,8 +181,8 @@ def test_softmax_is_fused_where_megatrons_kernel_takes_the_shape(tp, rows, seque
 def test_dropout_and_biases_have_kernels_and_bytes_of_their_own():
     rows, h = 4096, 4096
     bare, biased = (
-        layer_operators(LLAMA, "dense", rows, 2048, Cut(attention=a))
-        for a in ("unfused without dropout", "unfused")
+        layer_operators(LLAMA, "dense", rows, 2048, Cut(attention="unfused", biased=b, hidden_dropout=d))
+        for b, d in ((False, ""), (True, "fused"))
     )
     before, after = (by_name(x.forward)["mlp residual"] for x in (bare, biased))
     assert before.bytes == 2 * rows * 3 * h

@@ -67,12 +67,13 @@ def plan(
     recompute: str = "none",
     modules: tuple[str, ...] = ("core_attn",),
     attention: CoreAttention = "flash",
-    dropout: float = 0.0,
+    dropped: bool = False,
     dtype: str = "bf16",
     unfused: tuple[Part, ...] = (),
 ) -> LayerPlan:
     cut = Cut(tp, tp > 1, ep=4 if layer == "moe" else 1, attention=attention, unfused=unfused)
-    more = {"dropout": dropout, "dtype": dtype}
+    cut = replace(cut, attention_dropout=dropped, hidden_dropout="fused" if dropped else "")
+    more = {"dtype": dtype}
     whole = layer_activations(arch, layer, ROWS, SEQUENCE, cut, **more)  # type: ignore[arg-type]
     again = {"recompute": recompute, "modules": modules}
     kept = layer_activations(arch, layer, ROWS, SEQUENCE, cut, **again, **more)  # type: ignore[arg-type]
@@ -80,14 +81,15 @@ def plan(
     return LayerPlan(tensors, kept, recompute == "full", 0.0)
 
 
-@pytest.mark.parametrize("unfused", [(), ("norm", "activation")])
+@pytest.mark.parametrize(("unfused", "dropped"), [((), False), (("norm", "activation"), False), ((), True)])
 @pytest.mark.parametrize("dtype", ["bf16", "fp8"])
 @pytest.mark.parametrize("tp", [1, 2])
 @pytest.mark.parametrize(("model", "layer"), LAYERS)
 def test_what_stays_is_what_is_counted(
-    model: str, layer: Layer, tp: int, dtype: str, unfused: tuple[Part, ...]
+    model: str, layer: Layer, tp: int, dtype: str, unfused: tuple[Part, ...], dropped: bool
 ) -> None:
-    one = plan(named(model), layer, tp, dtype=dtype, unfused=unfused)
+    arch = named(model)
+    one = plan(arch, layer, tp, dtype=dtype, unfused=unfused, dropped=dropped and not arch.index_topk)
     asked = Requests()
     entry = asked.take(one.tensors.gradients[INPUT])
     done, output = forward(asked, one, entry)
@@ -127,7 +129,7 @@ def test_nothing_is_left_but_the_gradient_of_the_input(
 def test_attention_that_writes_its_scores_keeps_softmax_mask_and_dropped_softmax() -> None:
     """5 bytes a score (Korthikanti et al. 2022, 4.1), and two masks of the hidden state."""
     arch = load_model("gpt-3-175b")
-    one = plan(arch, "dense", 8, attention="unfused", dropout=0.1)
+    one = plan(arch, "dense", 8, attention="unfused", dropped=True)
     scores = ROWS * SEQUENCE * arch.heads / 8
     sizes = {name: one.sizes[name] for name in ("softmax", "dropped softmax", "attention mask")}
     assert sizes == {"softmax": 2 * scores, "dropped softmax": 2 * scores, "attention mask": scores}

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from railwright.errors import RailwrightError
 from railwright.model import load_model
 from railwright.runs import Asked, Run, read_run
 from railwright.spec.training import TrainingJob
@@ -214,6 +215,24 @@ def test_leading_dense_layers_and_prediction_layers_are_read() -> None:
     assert (arch.dense_layers, arch.shared_experts, arch.mtp_layers, arch.q_lora) == (1, 2, 1, 512)
 
 
+def test_dropout_is_megatrons_own_where_nothing_is_told() -> None:
+    told = "--attention-dropout 0 --hidden-dropout 0"
+    assert told in DENSE
+    for text, shares in (
+        (DENSE, (None, None)),
+        (DENSE.replace(told, ""), (0.1, 0.1)),
+        (f"{DENSE} --hidden-dropout 0.2", (0.2, None)),
+        (DENSE.replace(told, "--hidden-dropout 0"), (None, 0.1)),
+    ):
+        fields = run(text).fields
+        assert (fields.get("hidden_dropout"), fields.get("attention_dropout")) == shares
+
+
+def test_dropout_of_all_is_refused() -> None:
+    with pytest.raises(RailwrightError, match=r"--hidden-dropout: 1 is no share from 0 to below 1"):
+        run(f"{DENSE} --hidden-dropout 1")
+
+
 @pytest.mark.parametrize(
     ("added", "told"),
     [
@@ -221,7 +240,6 @@ def test_leading_dense_layers_and_prediction_layers_are_read() -> None:
         ("--cp-comm-type a2a+p2p --context-parallel-size 2", "a2a+p2p is not modelled"),
         ("--pipeline-model-parallel-size 3 --num-layers 33 --vocab-size 100", "no multiple of the 3"),
         ("--optimizer sgd", "optimizer sgd is not modelled"),
-        ("--hidden-dropout 0.1", "dropout of 0.1 (0.1 where nothing is told) is predicted as 0"),
         ("--deterministic-mode", "deterministic kernels"),
         ("--no-gradient-accumulation-fusion", "without gradient accumulation fusion"),
         ("--recompute-granularity selective --recompute-modules new_module", "new_module is not modelled"),

@@ -89,6 +89,8 @@ def runs(draw: st.DrawFn) -> tuple[TrainingJob, Transformer, int]:
         overlap=Overlap(
             dp=draw(st.booleans()), tp=layout.sequence_parallel and not arch.is_moe and dtype == "bf16"
         ),
+        hidden_dropout=draw(st.sampled_from([None, 0.1])),
+        attention_dropout=draw(st.sampled_from([None, 0.2])),
         unfused=tuple(draw(st.sets(st.sampled_from(["loss", *(["router"] if arch.is_moe else [])])))),
     )
     return job, arch, data

@@ -53,6 +53,8 @@ def ways(arch: Transformer) -> Iterator[tuple[Layer, Cut, str]]:
             continue
         narrow = scaling if attention == "flash" and not arch.index_topk else ""
         yield kind, Cut(narrow=narrow, stored=stored, attention=attention, unfused=unfused), dtype
+        if attention == "unfused":
+            yield kind, Cut(attention=attention, attention_dropout=True, biased=True), dtype
         yield (
             kind,
             Cut(narrow=narrow, attention=attention, unfused=unfused, rotation="complex", dispatch="eager"),

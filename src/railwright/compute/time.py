@@ -37,6 +37,19 @@ heads, 1.278 ms for 1.80 GB) 47; flash-linear-attention's chunk kernels of a gat
 bench_data/gdn/prefill/h20: 527 us for 0.60 GB) 38 and on B200 (flashinfer pull request 3001: 8,192 tokens, 16
 heads, 0.424 ms for 0.60 GB) 56.  Single kernels are further off."""
 
+DRAWING = 66.0 / 16
+"""Integer operations for each score that may be dropped, forward and again backward.
+
+One draw of Philox serves 16 scores: seven rounds of two wide multiplications (two operations each) and two
+exclusive ors of three, then eight permutes, comparisons and ands of two scores each.  Counted in
+flash-attention, csrc/flash_attn/src/philox.cuh and dropout.h (d9cbcfb, 1274ec3); cuDNN's kernels are not
+public.  Held against published slowdowns: tests/validation/test_attention_published.py."""
+
+INTEGER_LANES = {"volta": 1.0, "ampere": 1.0, "cdna2": 1.0}
+"""Lanes for integers over those for fp32, by generation; half as many elsewhere.
+Source: CUDA C++ Programming Guide, Arithmetic Instructions: 64 a multiprocessor, beside 64 for fp32 in 7.0
+and 8.0 and 128 later.  AMD's by their fp32 peaks, an estimate."""
+
 FULL_WIDTH = 128
 """Head width at which attention kernels reach their `compute` share (the rows' reference)."""
 
@@ -50,7 +63,8 @@ def kernel_time(operator: Operator, gpu: Gpu, profile: Profile | None = None) ->
     Grouped GEMMs work GROUPED_ROWS more rows for every expert, unless these run one after the other.
     Products of chunks ('scan') run in tiles as a library's do, or as fast as multiprocessors turn what they
     load (SCAN_WORK); where a state passes from chunk to chunk, in rounds, each with a tile's prologue.
-    Short sequences slow attention, and the softmax bounds it in narrow heads (compute/data/attention.yaml).
+    Short sequences slow attention, and the softmax bounds it in narrow heads (compute/data/attention.yaml);
+    random numbers that drop scores come on top (DRAWING).
     Valid for training shapes; decode-time attention needs an occupancy term that is not here.
     Raises PlanError where the GPU has no peak for the dtype.
     Source: compute/data/*.yaml, row by row.
@@ -168,7 +182,19 @@ def _attention(operator: Operator, gpu: Gpu, profile: Profile) -> float:
     row = profile.attention_row(operator.phase, operator.dtype)
     slowed = row.slowed(operator.n, operator.masked)
     bound = max(1.0, row.softmax * FULL_WIDTH / max(operator.k, 1))
-    return row.fixed * operator.launches + _roofline(operator, gpu, row, operator.flops * slowed * bound)
+    worked = _roofline(operator, gpu, row, operator.flops * slowed * bound)
+    return row.fixed * operator.launches + worked + _drawing(operator, gpu)
+
+
+def _drawing(operator: Operator, gpu: Gpu) -> float:
+    """Time to draw a random number for every score of an attention that drops some; none on GPUs whose fp32
+    peak is not told. [s]"""
+    lanes = gpu.peak_flops.get("fp32", 0.0) / 2 * INTEGER_LANES.get(gpu.generation, 0.5)
+    if not operator.dropped or not lanes:
+        return 0.0
+    products = 5 if operator.phase == "backward_input" else 2
+    scores = operator.flops / (products * 2.0 * operator.k)
+    return DRAWING * scores / lanes
 
 
 def _memory(operator: Operator, gpu: Gpu, profile: Profile) -> float:

@@ -12,6 +12,7 @@ from typing import Any
 from railwright.model.shape.architecture import Transformer
 from railwright.runs.given import Given, ranks_of
 from railwright.runs.pieces import cut
+from railwright.training.software.eras import Era
 
 GROUP = 8
 """GPUs of a server where nothing says how many there are: DGX and HGX have so many."""
@@ -318,10 +319,18 @@ def _graphs(given: Given, arch: Transformer) -> tuple[str, ...]:
     return tuple(dict.fromkeys(GRAPHS[name] for name in scope if name in GRAPHS))
 
 
-def dropout(given: Given) -> float:
-    """The most that dropout drops of attention or hidden states: 0.1 unless it is told."""
-    told = [given.number(f"{part}_dropout") for part in ("attention", "hidden")]
-    return max(0.1 if one is None else one for one in told)
+def dropout(given: Given, era: Era) -> dict[str, float]:
+    """Fields of a job for the shares of hidden states and of attention's scores that are dropped, where they
+    are not the era's: 0.1 unless told."""
+    found = {}
+    for name in ("hidden_dropout", "attention_dropout"):
+        told = given.number(name)
+        share = 0.1 if told is None else told
+        if not 0 <= share < 1:
+            raise given.refuse(name, f"{share:g} is no share from 0 to below 1")
+        if share != era.dropout:
+            found[name] = share
+    return found
 
 
 def _all_at_once(given: Given, layout: dict[str, Any], micro: int, gpus: int | None) -> int:

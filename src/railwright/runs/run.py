@@ -81,11 +81,7 @@ def read_run(text: str, file: str, asked: Asked) -> Run:
     arch, model, config = _model(given, file, asked)
     fields = _named({"model": model} | job_fields(given, arch, gpus, asked.per_server), file, asked)
     era = eras()[fields.get("software", TrainingJob.model_fields["software"].default)]
-    if (share := dropout(given)) != era.dropout:
-        given.doubts.append(
-            f"dropout of {share:g} (0.1 where nothing is told) is predicted as {era.dropout:g}"
-        )
-    return Run(fields, arch, config, tuple(_notes(given, gpus)))
+    return Run(fields | dropout(given, era), arch, config, tuple(_notes(given, gpus)))
 
 
 def _named(fields: Mapping[str, Any], file: str, asked: Asked) -> dict[str, Any]:

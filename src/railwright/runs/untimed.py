@@ -46,8 +46,8 @@ BEGINNINGS = {
         "persist_layer_norm", "no_persist", "bias_", "masked_softmax", "no_masked", "ffn_hidden",
         "num_query_groups", "kv_channels", "swiglu", "squared_relu", "untie", "normalization", "add_",
         "max_position", "expert_", "train_", "accumulate_allreduce", "use_precision", "exp_avg", "main_",
-        "optimizer_", "moe_pad", "moe_router_group_topk", "moe_flex_dispatcher", "ddp_", "hidden_dropout",
-        "attention_dropout", "moe_router_topk_limited", "fp4_param", "account_for", "recompute_",
+        "optimizer_", "moe_pad", "moe_router_group_topk", "moe_flex_dispatcher", "ddp_",
+        "moe_router_topk_limited", "fp4_param", "account_for", "recompute_",
         "group_query", "megatron_fsdp_main", "window_", "softmax_type", "enable_gpt_oss", "quick_geglu",
     ),
 }  # fmt: skip

@@ -279,6 +279,16 @@ class TrainingJob(Section):
         "--no-bias-swiglu-fusion; squared ReLU as in NeMo 2), experts (one after the other, as Hugging "
         "Face's models loop over them before transformers 5)",
     )
+    hidden_dropout: Annotated[float, Field(ge=0, lt=1)] | None = Field(
+        default=None,
+        description="share of hidden states dropped at random, behind the embedding and in what attention "
+        "and MLPs add (Megatron's --hidden-dropout; resid_pdrop of GPT-2's config); how large it is changes "
+        "nothing; default: 0, with software of 2021 and 2022 0.1 (Megatron's own default is 0.1)",
+    )
+    attention_dropout: Annotated[float, Field(ge=0, lt=1)] | None = Field(
+        default=None,
+        description="the same of attention's scores (Megatron's --attention-dropout, attn_pdrop)",
+    )
     chunked_loss: Literal["torchtune", "torchtitan", "liger"] | None = Field(
         default=None,
         description="whose loss takes the head's product too, in chunks of tokens, so that never all logits "

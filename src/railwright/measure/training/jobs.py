@@ -10,7 +10,7 @@ from railwright.measure.machines import Unsupported, published_machine
 from railwright.measure.training.habits import DELAYED, Habits, habits_of, is_nemo_2
 from railwright.measure.training.models import HYBRIDS, architecture_of
 from railwright.measure.training.recipes import recipe_of
-from railwright.measure.training.scripts import OFFLOADED, graphs_of, loss_is_eager, script_of
+from railwright.measure.training.scripts import OFFLOADED, drops, graphs_of, loss_is_eager, script_of
 from railwright.measure.training.tuning import adapters, sample_length
 from railwright.model.operators.eager import Part
 from railwright.spec.training import Layout, Overlap, TrainingJob
@@ -80,6 +80,7 @@ def job_of(record: Mapping[str, str]) -> TrainingJob:
     parallel = habits.sequence_parallel if record["sp"] == "" else record["sp"] == "True"
     parallel = parallel and tensor > 1
     moe = architecture_of(record).is_moe
+    dropout = 0.1 if drops(record, habits.era) else None
     return TrainingJob(
         name=record["id"],
         model=record["model"],
@@ -113,6 +114,8 @@ def job_of(record: Mapping[str, str]) -> TrainingJob:
         ),
         **_experts(record, habits),
         unfused=_unfused(record, habits),
+        hidden_dropout=dropout,
+        attention_dropout=dropout,
         software=habits.era,
         launch_blocking=record["family"].split("-")[0] in BLOCKING,
         lora=adapters(record),

@@ -79,9 +79,9 @@ RULES: tuple[tuple[Callable[[Record], bool], bool | None, str], ...] = (
         "table differ on expert tensor parallelism",
     ),
     (
-        lambda r: r["model"].startswith("gpt3") and "NeMo" in r["software"],
+        lambda r: r["model"] == "gpt3-175b" and r["software"] == "NeMo 24.05",
         False,
-        "trained with dropout, which has no kernels here; that GPT-3 5B is right speaks against it",
+        "this release of NeMo is 4 to 15 % slower than 24.12 on the same jobs, and one era stands for both",
     ),
     (
         lambda r: r["family"].startswith("mlperf-llama3-8b") and r["gpus"] == "512",

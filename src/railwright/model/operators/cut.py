@@ -7,6 +7,7 @@ from typing import Literal
 
 from railwright.errors import PlanError
 from railwright.model.operators.eager import Part, Rotation
+from railwright.model.operators.kernels import HiddenDropout
 from railwright.model.operators.narrow import Scaling
 from railwright.model.operators.sparse import check_sparse
 from railwright.model.shape.architecture import Transformer
@@ -14,7 +15,7 @@ from railwright.model.shape.mixers import check_mixer
 from railwright.model.shape.pattern import PARTS, Layer, made_as
 
 Dispatch = Literal["fused", "eager"]
-CoreAttention = Literal["flash", "unfused", "unfused without dropout"]
+CoreAttention = Literal["flash", "unfused"]
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,11 @@ class Cut:
     expert_tp  tensor-parallel size inside an expert; None means tp, as in Megatron
     imbalance  tokens of the busiest GPU's experts over the mean, >= 1
     attention  'flash' computes the core attention in one kernel, 'unfused' writes the scores to memory
+    attention_dropout  scores are dropped at random
+    hidden_dropout  so is what attention and MLP add to the hidden states: in the kernel that adds it,
+               'fused', or by one of its own, 'apart'; '' not at all
+    biased     linear layers have biases whose gradients are kernels of their own, by autograd (Megatron's of
+               2021 and 2022)
     unfused    parts that run one kernel per operation (`eager`)
     rotation   whose code turns queries and keys where their rotation is one of these
     dispatch   what moves rows to a rank's own experts and back: 'fused' kernels (Transformer Engine's), or
@@ -41,6 +47,9 @@ class Cut:
     expert_tp: int | None = None
     imbalance: float = 1.0
     attention: CoreAttention = "flash"
+    attention_dropout: bool = False
+    hidden_dropout: HiddenDropout = ""
+    biased: bool = False
     unfused: tuple[Part, ...] = ()
     rotation: Rotation = "megatron"
     dispatch: Dispatch = "fused"

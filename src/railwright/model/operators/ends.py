@@ -9,6 +9,7 @@ from railwright.model.operators.kernels import (
     ELEMENT,
     GRADIENT,
     Block,
+    dropping,
     elementwise,
     half,
     linear,
@@ -19,11 +20,18 @@ from railwright.model.shape.architecture import Operator, Transformer
 
 
 def embedding_operators(
-    arch: Transformer, rows: int, *, tp: int = 1, sequence_parallel: bool = False, added: float = 0.0
+    arch: Transformer,
+    rows: int,
+    *,
+    tp: int = 1,
+    sequence_parallel: bool = False,
+    added: float = 0.0,
+    dropped: bool = False,
 ) -> LayerOperators:
     """Looking up `rows` tokens in the vocabulary-parallel table, and the gradient of the table.
 
     added  traffic of adding one element of that gradient to those of earlier microbatches [byte]
+    dropped  hidden states are dropped at random before the first layer, by a kernel of its own
 
     Each GPU of the tensor-parallel group writes all rows and sets those of words that it does not hold to
     zero, before they are reduced; and their gradients, in a copy.  The gradient of the table is dense: zeros,
@@ -34,15 +42,18 @@ def embedding_operators(
     VocabParallelEmbedding.
     """
     h, table = arch.hidden, _table(arch, rows, tp, added)
-    forward, gradient = [table.forward], table.backward_weight
+    local = _local(rows, tp, sequence_parallel)
+    blocks = [table]
     if arch.position_embeddings:
-        local = rows // tp if sequence_parallel else rows
-        forward.append(elementwise("positions", local, reads=2 * h, writes=h, back=0).forward)
-    if not arch.embedding_norm:
-        return LayerOperators(tuple(forward), table.backward_input, gradient, ())
-    norm = elementwise("embedding norm", _local(rows, tp, sequence_parallel), reads=h, writes=h, back=3 * h)
-    inputs = (*norm.backward_input, *table.backward_input)
-    return LayerOperators((*forward, norm.forward), inputs, gradient, ())
+        here = rows // tp if sequence_parallel else rows
+        blocks.append(elementwise("positions", here, reads=2 * h, writes=h, back=0))
+    if arch.embedding_norm:
+        blocks.append(elementwise("embedding norm", local, reads=h, writes=h, back=3 * h))
+    if dropped:
+        blocks.append(dropping("embedding dropout", local, h))
+    forward = tuple(block.forward for block in blocks)
+    inputs = tuple(op for block in reversed(blocks) for op in block.backward_input)
+    return LayerOperators(forward, inputs, table.backward_weight, ())
 
 
 def _table(arch: Transformer, rows: int, tp: int, added: float, name: str = "embedding") -> Block:

@@ -6,13 +6,20 @@ Bytes are HBM traffic with every operand read or written once: kernels whose wor
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Literal
 
 from railwright.model.shape.architecture import Operator, Phase, Transformer
 from railwright.model.shape.flops import score_flops_per_key, windowed_keys
 from railwright.model.shape.pattern import windowed_share
 
+HiddenDropout = Literal["", "fused", "apart"]
+"""Whose kernel drops hidden states: none, the one that adds them, or one of its own."""
+
 ELEMENT = 2.0
 """Bytes of one activation or weight in 16-bit training."""
+
+MASK = 1.0 / ELEMENT
+"""A dropout mask's byte, in elements."""
 
 OPERAND_BYTES = {
     **dict.fromkeys(("fp8", "fp8_rowwise", "mxfp8", "fp8_block", "fp8_dynamic"), 1.0),
@@ -129,18 +136,30 @@ def expert_biases(rows: float, experts: int, width: int) -> Block:
     return elementwise("experts bias", rows, 3 * width, 3 * width, back=8 * width, launches=launches)
 
 
-def residual(name: str, rows: float, hidden: int, biased: bool) -> Block:
+def residual(name: str, rows: float, hidden: int, biased: bool, dropout: HiddenDropout = "") -> Block:
     """The sum of a part's output and its input; backward, of their gradients.
 
-    biased  bias and dropout are in the forward kernel, which writes a mask of one byte; backward, dropout and
-            the sum of the bias's gradient are kernels of their own (Megatron-LM core_v0.4, megatron/model/
-            transformer.py, bias_dropout_add; the kernels are those of its autograd)
+    biased   the bias is in the forward kernel; backward, the sum of its gradient is a kernel of its own
+    dropout  'fused' in the forward kernel, which writes a mask of one byte, else 'apart' before it; backward
+             a kernel of its own, which reads gradient and mask and writes
+    Source: Megatron-LM core_v0.4, megatron/model/transformer.py, bias_dropout_add, and d98e8a6, core/fusions/
+    fused_bias_dropout.py (jit_fuser); the kernels backward are those of its autograd.  PyTorch, ATen
+    native/cuda/Dropout.cu: fused_dropout_kernel, masked_scale_kernel.
     """
-    if not biased:
-        return elementwise(name, rows, reads=2 * hidden, writes=hidden, back=3 * hidden)
-    mask, dropout, bias = hidden / 2, 2.5 * hidden, hidden
-    back = 3 * hidden + dropout + bias
-    return elementwise(name, rows, reads=2 * hidden, writes=hidden + mask, back=back, launches=(1, 3))
+    reads, writes, back, launches = 2.0 * hidden, 1.0 * hidden, 3.0 * hidden, (1, 1)
+    if dropout:
+        writes, back, launches = writes + MASK * hidden, back + (2 + MASK) * hidden, (1, 2)
+    if dropout == "apart":
+        reads, writes, launches = reads + hidden, writes + hidden, (2, 2)
+    if biased:
+        back, launches = back + hidden, (launches[0], launches[1] + 1)
+    return elementwise(name, rows, reads, writes, back, launches)
+
+
+def dropping(name: str, rows: float, width: int) -> Block:
+    """Elements dropped by a kernel of its own, which writes a mask beside what is left (`residual`)."""
+    mask = MASK * width
+    return elementwise(name, rows, reads=width, writes=width + mask, back=2 * width + mask)
 
 
 def output_gate(rows: float, width: int, gates: int) -> Block:
@@ -164,11 +183,14 @@ def attention_pair(
     flops: float,
     dtype: str = "bf16",
     written: float = ELEMENT,
+    dropped: bool = False,
 ) -> Block:
     """FlashAttention forward and backward on this GPU's heads.
 
     flops  of the forward pass, causal half only: the kernels skip blocks above the diagonal [flop]
     written  bytes of an element of the output and of gradients
+    dropped  scores are dropped at random; a pass keeps two numbers of it, from which the backward kernel
+             draws the same ones again
 
     Forward moves Q, K, V, O and the fp32 log-sum-exp once; backward reads them and dO and writes dQ, dK,
     dV.  K and V are re-read per block of queries, out of L2 at these sizes.
@@ -186,6 +208,7 @@ def attention_pair(
             rows * (narrow * (q + kv) + written * out + stats),
             dtype,
             *shape,
+            dropped=dropped,
         ),
         (
             Operator(
@@ -196,6 +219,7 @@ def attention_pair(
                 dtype,
                 *shape,
                 phase="backward_input",
+                dropped=dropped,
             ),
         ),
     )

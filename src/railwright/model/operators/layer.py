@@ -150,7 +150,7 @@ def _attention(arch: Transformer, rows: int, sequence: int, cut: Cut, dtype: str
     blocks.append(linear("output projection", rows, h, heads * value, dtype))
     if arch.norms_per_layer == 4:
         blocks.append(layer_norm("attention output norm", arch, local, cut.unfused))
-    blocks.append(residual("attention residual", local, h, _biased(cut)))
+    blocks.append(residual("attention residual", local, h, cut.biased, cut.hidden_dropout))
     return blocks
 
 
@@ -163,11 +163,14 @@ def _core(
     """
     if cut.attention == "flash":
         flops = rows * sequence / 2 * score_flops_per_key(arch) / cut.tp
+        dropped = cut.attention_dropout
         if not cut.narrow:
-            whole = attention_pair(rows, sequence, **shape, flops=flops, dtype=half(dtype))
+            whole = attention_pair(rows, sequence, **shape, flops=flops, dtype=half(dtype), dropped=dropped)
             return windowed_attention(arch, whole, rows, sequence, cut.tp)
         how = NARROW[cut.narrow]
-        whole = attention_pair(rows, sequence, **shape, flops=flops, dtype=how.dtype, written=how.written)
+        whole = attention_pair(
+            rows, sequence, **shape, flops=flops, dtype=how.dtype, written=how.written, dropped=dropped
+        )
         core = windowed_attention(arch, whole, rows, sequence, cut.tp, backward=False)
         return beside_narrow(core, rows, cut.narrow, **shape)
     heads, query, value, kv_heads = shape.values()
@@ -178,9 +181,9 @@ def _core(
         query_dim=query,
         value_dim=value,
         dtype=half(dtype),
-        dropout=_biased(cut),
+        dropout=cut.attention_dropout,
     )
-    if _biased(cut):
+    if cut.biased:
         # forward the output is put together; backward the gradients of q, k and v, and their bias's sum
         out, joined = heads * value, (heads + kv_heads) * query + kv_heads * value
         blocks.append(elementwise("attention layout", rows, out, out, back=3 * joined, launches=(1, 2)))
@@ -213,7 +216,7 @@ def _mlp(arch: Transformer, rows: int, cut: Cut, dtype: str) -> list[Block]:
     local, width, how = _norm_rows(rows, cut), arch.ffn // cut.tp, cut.unfused
     return [
         *_mlp_norm(arch, local, cut),
-        *two_products(arch, "mlp", rows, width, dtype, biased=_biased(cut), unfused=how, stored=cut.stored),
+        *two_products(arch, "mlp", rows, width, dtype, biased=cut.biased, unfused=how, stored=cut.stored),
         *_mlp_end(arch, local, cut),
     ]
 
@@ -301,15 +304,10 @@ def _mlp_norm(arch: Transformer, local: int, cut: Cut) -> list[Block]:
 def _mlp_end(arch: Transformer, local: int, cut: Cut, normed: bool = False) -> list[Block]:
     """`normed`: the output is, whatever the other layers do."""
     h = arch.hidden
-    ends = [residual("mlp residual", local, h, _biased(cut))]
+    ends = [residual("mlp residual", local, h, cut.biased, cut.hidden_dropout)]
     if arch.norms_per_layer == 4 or normed:
         ends.insert(0, layer_norm("mlp output norm", arch, local, cut.unfused))
     return ends
-
-
-def _biased(cut: Cut) -> bool:
-    """Whether layers are Megatron's of 2021 and 2022: with biases and dropout, gradients by autograd."""
-    return cut.attention == "unfused"
 
 
 def _norm_rows(rows: int, cut: Cut) -> int:

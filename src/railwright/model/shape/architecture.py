@@ -258,6 +258,7 @@ class Operator:
               chunk to chunk; grouped_gemm: `batch` where its products do
     tuned     those of its launches that go through Triton's autotuner
     masked    attention: a causal mask cuts its tiles
+    dropped   attention: its kernel draws a random number for every score, which drops it or not
     """
 
     name: str
@@ -274,3 +275,4 @@ class Operator:
     steps: int = 1
     tuned: int = 0
     masked: bool = True
+    dropped: bool = False

@@ -78,6 +78,12 @@ def is_routed(layer: Layer) -> bool:
     return PARTS[layer].mlp == "moe"
 
 
+def additions(arch: Transformer, layer: Layer) -> int:
+    """How often a layer adds to the hidden states: behind each of its blocks, or once where they share a norm
+    and run beside each other."""
+    return 1 if arch.norms_per_layer == 1 else sum(map(bool, PARTS[layer]))
+
+
 def takes_keys(layer: Layer) -> bool:
     """Whether a layer's attention meets the keys that the indexer of a layer before it chose."""
     return layer.startswith("sharing")

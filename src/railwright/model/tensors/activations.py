@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from railwright.model.operators.cut import WHOLE, CoreAttention, Cut, check_cut
+from railwright.model.operators.cut import WHOLE, Cut, check_cut
 from railwright.model.operators.eager import Part
 from railwright.model.operators.kernels import ELEMENT
 from railwright.model.operators.logits import LOGIT_BYTES, KeptLoss
@@ -14,7 +14,7 @@ from railwright.model.operators.norms import more_by_norm
 from railwright.model.shape.architecture import Transformer
 from railwright.model.shape.flops import gate_width, value_width
 from railwright.model.shape.mixers import mixer_of
-from railwright.model.shape.pattern import PARTS, Layer, is_routed, made_as
+from railwright.model.shape.pattern import PARTS, Layer, additions, is_routed, made_as
 from railwright.model.tensors.eager_kept import GATES, operation_by_operation
 from railwright.model.tensors.every_second import every_second
 from railwright.model.tensors.sparse_kept import sparse_kept
@@ -39,9 +39,9 @@ STORED_BYTES = 1.0
 """Bytes of an element of what a gated activation reads, where that is kept in fp8: cast without a scale
 (Megatron-LM, core/fusions/fused_bias_swiglu.py, fp8_input_store)."""
 
-SCORE_BYTES: dict[CoreAttention, float] = {"unfused": 5.0, "unfused without dropout": ELEMENT}
-"""Bytes per score: softmax, dropout's mask and its output (Korthikanti et al. 2022, section 4.1), or the
-softmax alone."""
+SCORE_BYTES, DROPPED_BYTES = ELEMENT, 1.0 + ELEMENT
+"""Bytes per score in memory: of the softmax; of the mask that drops some, and of what is left (Korthikanti et
+al. 2022, section 4.1)."""
 
 DROPPED: dict[str, tuple[str, ...]] = {
     "core_attn": ("attention scores", "index inputs", "index query, key", "index choice"),
@@ -81,7 +81,6 @@ def layer_activations(
     *,
     recompute: Recompute = "none",
     modules: tuple[str, ...] = ("core_attn",),
-    dropout: float = 0.0,
     dtype: str = "bf16",
 ) -> dict[str, float]:
     """Bytes one layer keeps for one microbatch on one GPU, tensor by tensor. [byte]
@@ -89,10 +88,10 @@ def layer_activations(
     rows       tokens of the microbatch in the tensor-parallel group (micro_batch * sequence, over the
                context-parallel size)
     cut        attention 'flash' keeps the output and one fp32 log-sum-exp per head and row, 'unfused' the
-               softmax of the scores, dropout's mask and its output (SCORE_BYTES); `narrow` attention keeps
+               softmax of the scores, and what dropping them keeps (DROPPED_BYTES); dropped hidden states a
+               mask of one byte an element; `narrow` attention keeps
                copies of its own, which computing the 16-bit ones again does not free (`narrow.NARROW`);
                `unfused` parts keep more (`eager_kept`)
-    dropout    masks of one byte per element are kept where it is above 0
     recompute  'selective' drops what `modules` compute again (DROPPED; 'ops' keeps the outputs of attention
                and of every second product, and the layer's input); 'full' keeps the layer's input only
     dtype      of the linear layers' products; their inputs are kept in it (KEPT_INPUT), all else in 16 bits
@@ -127,8 +126,8 @@ def layer_activations(
     if arch.norms_per_layer == 1:
         # one norm serves attention and MLP: its input and output are kept once
         kept = [k for k in kept if k.name not in ("mlp norm input", "mlp norm output")]
-    if dropout > 0:
-        kept += [Kept("dropout masks", 2.0 * arch.hidden, spread=True)]
+    if cut.hidden_dropout:
+        kept += [Kept("dropout masks", 1.0 * arch.hidden * additions(arch, layer), spread=True)]
     if arch.norms_per_layer > 2:
         more = (arch.norms_per_layer - 2) * ELEMENT * arch.hidden
         kept += [Kept("output norm inputs", more, spread=True)]
@@ -139,7 +138,7 @@ def layer_activations(
     if cut.stored:
         kept = [_stored(k, again) for k in kept]
     if recompute == "selective" and "ops" in modules:
-        kept = every_second(arch, layer, cut, _scores(cut.attention, sequence, arch.heads / tp))
+        kept = every_second(arch, layer, cut, _scores(cut, sequence, arch.heads / tp))
     return {k.name: rows * k.bytes / (split if k.spread else 1) for k in kept if k.name not in gone}
 
 
@@ -205,7 +204,7 @@ def head_activation_bytes(
 
 def _attention(arch: Transformer, sequence: int, cut: Cut, dtype: str, scaling: Scaling) -> list[Kept]:
     """What attention keeps a row; `scaling` in 8 bits, if they are not computed again."""
-    tp, kind = cut.tp, cut.attention
+    tp = cut.tp
     keep = KEPT_INPUT.get(dtype, ELEMENT)
     narrow = dtype in KEPT_INPUT
     heads = arch.heads / tp
@@ -216,7 +215,7 @@ def _attention(arch: Transformer, sequence: int, cut: Cut, dtype: str, scaling: 
         kept += [Kept("attention norm output", copies * keep * arch.hidden, spread=True)]
         if arch.index_topk:
             found = sparse_kept(arch, sequence, tp, cut.split, keep)
-            return [*kept, *(Kept(*one) for one in found), _scores(kind, sequence, heads)]
+            return [*kept, *(Kept(*one) for one in found), _scores(cut, sequence, heads)]
         latent = arch.q_lora + arch.kv_lora
         kept += [
             Kept("latents", ELEMENT * (latent + arch.rope_dim) + keep * latent, spread=True),
@@ -249,7 +248,7 @@ def _attention(arch: Transformer, sequence: int, cut: Cut, dtype: str, scaling: 
         kept.append(Kept(PROJECTED_INPUT, keep * output))
     else:
         kept.append(Kept("attention output", (ELEMENT + keep if narrow else ELEMENT) * output))
-    kept.append(_scores(kind, sequence, heads))
+    kept.append(_scores(cut, sequence, heads))
     return kept
 
 
@@ -264,9 +263,11 @@ def _mixer(arch: Transformer, tp: int, dtype: str) -> list[Kept]:
     ]
 
 
-def _scores(kind: CoreAttention, sequence: int, heads: float) -> Kept:
-    """Scores of a row with all of its sequence, or the log-sum-exp of a fused attention."""
-    return Kept("attention scores", (SCORE_BYTES.get(kind, 0.0) * sequence or 4.0) * heads)
+def _scores(cut: Cut, sequence: int, heads: float) -> Kept:
+    """Scores of a row with all of its sequence, or the log-sum-exp of a fused attention, which draws again
+    what it drops."""
+    each = SCORE_BYTES + DROPPED_BYTES * cut.attention_dropout
+    return Kept("attention scores", (4.0 if cut.attention == "flash" else each * sequence) * heads)
 
 
 def _in_narrow(kept: Kept, scaling: Scaling) -> Kept:

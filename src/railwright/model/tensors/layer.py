@@ -11,12 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from railwright.model.operators.cut import WHOLE, CoreAttention, Cut
+from railwright.model.operators.cut import WHOLE, Cut
 from railwright.model.operators.kernels import ELEMENT
 from railwright.model.operators.norms import ENDS, WORKING
 from railwright.model.shape.architecture import Transformer
 from railwright.model.shape.flops import gate_width, value_width
-from railwright.model.shape.pattern import PARTS, Layer, made_as
+from railwright.model.shape.pattern import PARTS, Layer, additions, made_as
 from railwright.model.tensors.experts import experts
 from railwright.model.tensors.mixers import linear_mixer
 from railwright.model.tensors.sparse_kept import sparse_latents, sparse_values
@@ -61,11 +61,14 @@ def layer_tensors(
     (megatron/model/transformer.py).  Tensors below a megabyte are left out.
     """
     arch = made_as(arch, layer)
-    tape = Tape(arch, rows, kept, cut.tp, cut.split, stays, copied)
+    # autograd's kernels of 2021 and 2022 dropped into a tensor of its own before they added it
+    drop_adds = cut.hidden_dropout == "fused" and not cut.biased
+    mask = kept.get("dropout masks", 0.0) / additions(arch, layer)
+    tape = Tape(arch, rows, kept, cut.tp, cut.split, stays, copied, mask, drop_adds)
     mixer, mlp = PARTS[layer]
     before, out = INPUT, "mlp norm input" if mlp else OUTPUT
     if mixer == "attention":
-        before = tape.attention(cut.attention, sequence, exchanged, working, out)
+        before = tape.attention(cut, sequence, exchanged, working, out)
     elif mixer == "linear":
         before = linear_mixer(tape, out)
     else:
@@ -78,7 +81,11 @@ def layer_tensors(
 
 
 class Tape:
-    """Writes a layer's operators one after another."""
+    """Writes a layer's operators one after another.
+
+    mask       of hidden states that are dropped before an addition [byte]
+    drop_adds  what is left of dropped hidden states is added at once, and is no tensor
+    """
 
     def __init__(
         self,
@@ -89,12 +96,14 @@ class Tape:
         split: int,
         stays: tuple[str, ...] = (),
         copied: bool = False,
+        mask: float = 0.0,
+        drop_adds: bool = False,
     ) -> None:
         self.arch, self.rows, self.kept, self.tp, self.split = arch, rows, kept, tp, split
         self.stays, self.copied = stays, copied
         self.full = ELEMENT * rows * arch.hidden
         self.part = self.full / split
-        self.masks = kept.get("dropout masks", 0.0) / 2
+        self.mask, self.drop_adds = mask, drop_adds
         self.operators: list[Makes] = []
         self.gradients: dict[str, float] = {INPUT: self.part}
         self.groups: dict[str, str] = {}
@@ -190,19 +199,20 @@ class Tape:
             self.normed((of,), {f"{of}, normed": (self.part, self.part)}, of, "output norms")
             self.groups[of] = "output norm inputs"
             of = f"{of}, normed"
-        if self.masks:
+        if self.mask:
             mask, dropped = f"{of}, mask", f"{of}, dropped"
+            left = 0.0 if self.drop_adds else self.part
             self.op(
                 (of,),
-                {dropped: (self.part, self.part), mask: (0.0, self.masks)},
+                {dropped: (self.part, left), mask: (0.0, self.mask)},
                 (mask,),
-                beside=(self.part, 0.0),
+                beside=(left, 0.0),
             )
             self.groups[mask] = "dropout masks"
             of = dropped
         self.op((before, of, *more), {out: (self.part, self.part)}, same=True)
 
-    def attention(self, kind: CoreAttention, sequence: int, exchanged: bool, working: float, out: str) -> str:
+    def attention(self, cut: Cut, sequence: int, exchanged: bool, working: float, out: str) -> str:
         """The attention block; returns the name of what the MLP reads, `out` unless it runs beside it."""
         arch, rows = self.arch, self.rows
         self.norm(INPUT, "attention norm output")
@@ -212,10 +222,10 @@ class Tape:
             qkv = self._latent() if arch.attention == "mla" else self._grouped()
         value = value_width(arch)
         size = ELEMENT * rows * arch.heads / self.tp * (arch.kv_lora if arch.index_topk else value)
-        if kind == "flash":
+        if cut.attention == "flash":
             self._flash(qkv, size, exchanged, working)
         else:
-            self._scores(qkv, kind, ELEMENT * rows * sequence * arch.heads / self.tp, size)
+            self._scores(qkv, cut.attention_dropout, ELEMENT * rows * sequence * arch.heads / self.tp, size)
         given = "attention output"
         if arch.attention_gate:
             made = {"gated output": self.size("gated output", size)}
@@ -299,15 +309,18 @@ class Tape:
         self.op(("before rotation",), {QKV: (both, both)})
         return QKV
 
-    def _scores(self, qkv: str, kind: CoreAttention, scores: float, out: float) -> None:
-        """Attention that writes its scores.  baddbmm reads a tensor of their size made for it, or ALiBi's
-        small one; Megatron's fused softmax writes its gradient over that of its output."""
+    def _scores(self, qkv: str, dropped: bool, scores: float, out: float) -> None:
+        """Attention that writes its scores, of which some may be `dropped`.
+
+        baddbmm reads a tensor of their size made for it, or ALiBi's small one; Megatron's fused softmax
+        writes its gradient over that of its output.
+        """
         read = 0.0 if self.arch.alibi else scores
         self.op((qkv,), {"scores": (scores, scores)}, (qkv,), beside=(read, self.gradients[qkv]))
         self.op(("scores",), {"softmax": (scores, scores)}, ("softmax",), same=True)
         of = "softmax"
         names = ["softmax"]
-        if kind == "unfused":
+        if dropped:
             self.op(
                 ("softmax",),
                 {"dropped softmax": (scores, scores), "attention mask": (0.0, scores / ELEMENT)},

@@ -86,7 +86,7 @@ def _context(kind: str, job: TrainingJob, arch: Transformer) -> list[str]:
     Source: Transformer Engine d0067d0, dot_product_attention/context_parallel.py and utils.py
     (get_attention_backend: "UnfusedDotProductAttention ... does not support context parallelism").
     """
-    if era_of(job).attention == "unfused without dropout":
+    if era_of(job).attention == "unfused" and not era_of(job).biased:
         return ["context parallelism with attention that is not fused"]
     if has_sinks(arch) and kind != "all-to-all":
         return ["context parallelism with attention sinks other than over heads"]

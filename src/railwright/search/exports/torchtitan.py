@@ -22,6 +22,7 @@ from railwright.training.layers.stages import layers_per_piece
 from railwright.training.layout.schedule import route_of, schedule_name
 from railwright.training.layout.sizes import microbatches
 from railwright.training.software.chunked_loss import chunks_told
+from railwright.training.software.dropout import attention_dropout, hidden_dropout
 from railwright.training.software.eras import loss_of
 from railwright.training.software.formats import amax_over
 from railwright.training.software.nf4 import is_nf4
@@ -312,6 +313,8 @@ def _unset(job: TrainingJob, arch: Transformer) -> list[str]:
     if job.lora:
         four = ", beside frozen weights in 4 bits" if is_nf4(job) else ""
         found.append(f"adapters of rank {job.lora.rank} (lora){four}: torchtitan trains all weights")
+    if hidden_dropout(job) or attention_dropout(job):
+        found.append("dropout: torchtitan's models have none")
     if job.chunked_loss:
         found.append(f"head and loss in chunks ({chunks_told(job)}): this version takes all logits at once")
     if job.expert_capacity is not None and arch.is_moe:

@@ -20,7 +20,8 @@ from railwright.training.layers.stages import layers_per_piece
 from railwright.training.layers.unhidden import exposed_turns, hides_products
 from railwright.training.layout.schedule import FOLDED, in_pairs, schedule_name
 from railwright.training.passes.offload import overlaps_update
-from railwright.training.software.eras import era_of, loss_of
+from railwright.training.software.dropout import attention_dropout, hidden_dropout
+from railwright.training.software.eras import loss_of
 from railwright.training.software.formats import amax_over
 
 CONTEXT_KINDS = {"ring": "p2p", "all-to-all": "a2a", "all-gather": "all_gather"}
@@ -94,7 +95,7 @@ def fusions(job: TrainingJob, arch: Transformer, loss: str) -> dict[str, Any]:
 
 def _dropout(job: TrainingJob) -> dict[str, Any]:
     """Fields of TransformerConfig for the dropout that was predicted: 0.1 where neither is told."""
-    return dict.fromkeys(("attention_dropout", "hidden_dropout"), era_of(job).dropout)
+    return {"attention_dropout": attention_dropout(job), "hidden_dropout": hidden_dropout(job)}
 
 
 def _attention(arch: Transformer) -> dict[str, Any]:

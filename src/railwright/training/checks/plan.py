@@ -21,6 +21,7 @@ from railwright.training.layout.schedule import SHARED, SPLIT, route_of, schedul
 from railwright.training.layout.sizes import Sizes, data_parallel, domain_of, job_gpus, microbatches
 from railwright.training.optimizer.muon import check_optimizer
 from railwright.training.software.chunked_loss import check_loss
+from railwright.training.software.dropout import check_dropout
 from railwright.training.software.formats import check_formats
 from railwright.training.software.hosted import check_offload
 from railwright.training.software.lora_checks import check_adapters
@@ -102,6 +103,7 @@ CHECKS = (
     _check("tensor", check_tensor),
     _check("mixers", lambda job, arch, _: check_mixers(job, arch)),
     _check("adapters", lambda job, arch, _: check_adapters(job, arch)),
+    _check("dropout", lambda job, arch, _: check_dropout(job, arch)),
     _check("context", lambda job, arch, _: _check_context(job, arch)),
     _check("layers", lambda job, arch, _: check_layers(job, arch)),
     _check("chosen", lambda job, arch, _: check_chosen(job, arch), "layers"),

@@ -8,6 +8,7 @@ from railwright.model import Cut
 from railwright.model.operators.cut import Dispatch
 from railwright.model.shape.pattern import Layer, is_routed
 from railwright.spec.training import TrainingJob
+from railwright.training.software.dropout import attention_dropout, dropped_by
 from railwright.training.software.eras import eager_parts, era_of
 from railwright.training.software.narrow import scaling_of
 
@@ -19,6 +20,9 @@ def cut_of(job: TrainingJob, kind: Layer) -> Cut:
         tp=layout.tensor,
         sequence_parallel=layout.sequence_parallel and layout.tensor > 1,
         attention=era_of(job).attention,
+        attention_dropout=attention_dropout(job) > 0,
+        hidden_dropout=dropped_by(job),
+        biased=era_of(job).biased,
         unfused=eager_parts(job),
         rotation=era_of(job).rotation,
         narrow=scaling_of(job),

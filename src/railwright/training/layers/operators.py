@@ -29,6 +29,7 @@ from railwright.training.layers.one_copy import ACTIVATIONS, has_one_copy, with_
 from railwright.training.layers.packing import attended, samples_of
 from railwright.training.layers.recompute import needed
 from railwright.training.layout.sizes import rows_of
+from railwright.training.software.dropout import hidden_dropout
 from railwright.training.software.eras import eager_parts, era_of, loss_of
 from railwright.training.software.lora import linears, with_adapters
 from railwright.training.software.nf4 import is_nf4, with_dequantised
@@ -105,6 +106,7 @@ def embedding_of(job: TrainingJob, arch: Transformer) -> LayerOperators:
         tp=layout.tensor,
         sequence_parallel=layout.sequence_parallel and layout.tensor > 1,
         added=_added(job),
+        dropped=hidden_dropout(job) > 0,
     )
 
 

@@ -260,7 +260,6 @@ def layer_kept_parts(
         cut_in_memory(job, kind),
         recompute=recompute,
         modules=layout.recompute_modules,
-        dropout=era_of(job).dropout,
         dtype="bf16" if job.lora else job.dtype,
     )
     if recompute == "full":

@@ -63,8 +63,9 @@ class Era:
     spills_biases  whether that MLP keeps sums of gradients of biases in memory (`fused.summing_biases`)
     loss       how its cross-entropy passes over the logits (`model.operators.eager.LOSS_MOVED`)
     kept_loss  what it keeps of them, over one tensor rank (`logits.LOGIT_BYTES`, `end_activations.CUT`)
-    dropout    of GPT-like models, of attention and of hidden states alike (Korthikanti et al. 2022,
-               arXiv 2205.05198, section 4)
+    dropout    share of hidden states and of attention's scores that is dropped where a job does not say
+               (GPT-like models of 2021 and 2022: Korthikanti et al. 2022, arXiv 2205.05198, section 4)
+    biased     whether layers are those of GPT-like models before Transformer Engine (`Cut.biased`)
     scores_once  whether scores that are not fused are there in the layer at work only
                (`activations.scores_once`)
     placeholders  whether autograd gets empty gradients that stay (`activations.stage_activations`)
@@ -128,6 +129,7 @@ class Era:
     loss: Loss = "compiled"
     kept_loss: KeptLoss = "unfused"
     dropout: float = 0.0
+    biased: bool = False
     rotation: Rotation = "megatron"
     dispatch: Dispatch = "fused"
     batch_first: bool = False

@@ -17,8 +17,7 @@ DEFAULT = str(TrainingJob.model_fields["software"].default)
 
 ATTENTION = {
     "flash": "the GPU's usual fused kernel",
-    "unfused": "scores written to memory, with dropout",
-    "unfused without dropout": "scores written to memory",
+    "unfused": "scores written to memory",
 }
 KERNELS = {"flash-2": "FlashAttention-2", "triton flash-2": "FlashAttention-2 in Triton"}
 """Of those named in compute/data/attention.yaml."""
@@ -63,13 +62,18 @@ def behind() -> Table:
 def differences(era: Era) -> list[tuple[str, str]]:
     """(part of a step, how an era runs it)."""
     return [
-        ("attention", KERNELS[era.flash] if era.flash else ATTENTION[era.attention]),
+        ("attention", _attention(era)),
         ("cross-entropy", LOSS[era.loss]),
         ("memory allocator", ALLOCATOR[era.allocator]),
         ("launches kernels", LAUNCHER[era.launcher]),
         ("hides pipeline sends", HIDES_SENDS[era.hides_sends]),
         ("besides", "; ".join(_besides(era)) or "–"),
     ]
+
+
+def _attention(era: Era) -> str:
+    how = KERNELS[era.flash] if era.flash else ATTENTION[era.attention]
+    return f"{how}, with dropout" if era.dropout else how
 
 
 def _besides(era: Era) -> list[str]:
