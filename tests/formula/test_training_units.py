@@ -39,16 +39,39 @@ def whole(wanted: TrainingJob, moment: str) -> float:
 
 
 def test_what_lies_whole() -> None:
-    """Of a model's own unit both ends, always; else the unit at work.  Beside a layer the one before it."""
+    """Of a model's own unit both ends, always; else the unit at work.  Beside a layer the one before it: the
+    embedding beside the first."""
     layer = max(shape_of(asked(APART)).dense[0])
     assert whole(asked(JOINED), "layer") == pytest.approx(2 * (2 * END + 2 * layer), rel=1e-3)
     assert whole(asked(JOINED), "head") == pytest.approx(2 * (2 * END + layer), rel=1e-3)
-    assert whole(asked(APART), "layer") == pytest.approx(2 * 2 * layer)
+    assert whole(asked(APART), "layer") == pytest.approx(2 * (layer + END))
     assert whole(asked(APART), "head") == pytest.approx(2 * END, rel=1e-3)
     alone = changed(asked(APART), overlap=Overlap(prefetch=0))
     assert whole(alone, "layer") == pytest.approx(2 * layer)
     stays = asked(APART, reshard=False)
     assert whole(stays, "layer") == whole(stays, "head") == pytest.approx(2 * shape_of(stays).dense_total)
+
+
+def test_a_layer_behind_others_has_none_of_the_embedding() -> None:
+    """Layers that keep much are gone when the first one's turn comes, so the last one's is the fullest."""
+    wanted = asked(APART)
+    shape = shape_of(wanted)
+    layer = max(shape.dense[0])
+    more = beside(wanted, shape, [[2.0 * END] * DENSE.layers]).layer
+    assert gathered(wanted, shape, True, True) + more[GATHERED] == pytest.approx(2 * 2 * layer)
+
+
+@pytest.mark.parametrize("recompute", ["none", "full"])
+def test_layers_on_the_host_are_none_that_have_gone(recompute: str) -> None:
+    """The sum of parts has what the allocator holds, whether layers wait on the GPU or on the host; there the
+    layer with most gradients and the one with most on its way are taken for one."""
+    for offload in ((), ("activations",)):
+        wanted = asked(APART, pipeline=2, recompute=recompute, offload=offload)
+        stage = peak_memory(wanted, DENSE, FABRIC, 80e9).stages[0]
+        found = cached(wanted, DENSE, FABRIC, 0)
+        assert found is not None
+        held = found.allocated / (stage.total - stage.parts[SYSTEM])
+        assert (0.91 if offload else 0.94) < held < 1.02
 
 
 @pytest.mark.parametrize(("dtype", "width"), [("fp32", 4), ("bf16", 2)])

@@ -111,8 +111,11 @@ def stage_activations(
     )
     flowing = {kind: _gradients(job, arch, kind) for kind in kinds}
     output = _output(job, arch)
+    # what is over when a layer is at work: layers behind it, unless they went to the host or `at_work` has it
+    over = layers
     if "activations" in job.layout.offload and order_name(job) not in TOGETHER:
         at_work = _sent_at_work(job, arch, shape.chunks, layers, whole, flowing, output)
+        over = [[0.0] * len(each) for each in layers]
     else:
         at_work = {
             **layer_at_work(job, arch, shape.chunks, kept, whole, output),
@@ -121,7 +124,7 @@ def stage_activations(
         }
     head = any(chunk.head for chunk in shape.chunks)
     embedding = any(chunk.embedding for chunk in shape.chunks)
-    at = beside(job, shape, layers)
+    at = beside(job, shape, over)
     return StageActivations(
         chunks=chunks,
         embedded=embedding_kept(job, arch),

@@ -111,20 +111,25 @@ def _layer_passes(
     made: float,
     sent: float,
 ) -> Iterator[tuple[float, float]]:
-    """At each layer's backward pass: its weights beyond the smallest layer's, with those of the layers before
-    it that were gathered, and gradients that are made or joined, less what layers behind it kept, which is
-    over. [byte]
+    """At each layer's backward pass: its weights beyond the smallest layer's, with those of the units before
+    it that were gathered, an embedding among them, and gradients that are made or joined, less what layers
+    behind it kept, which is over. [byte]
 
     sizes       of the layers of all chunks as they are gathered
     made, sent  bytes of a gradient as it is made and as it is joined; 0 where it is not there
     """
     at, least = 0, min(sizes, default=0.0)
-    for chunk, dense, expert in zip(kept, shape.trained_dense, shape.trained_expert, strict=True):
+    apart = era_of(job).units == "apart"
+    parts = zip(shape.chunks, kept, shape.trained_dense, shape.trained_expert, strict=True)
+    for chunk, keeps_of, dense, expert in parts:
         before = gone = 0.0
+        front = [ENDS_BYTES * shape.embedding] if apart and chunk.embedding else []
+        units = [*front, *sizes[at : at + len(dense)]]
         # a shape of bounds has parameters where a chunk has no layer (`search.bounds.footprint`)
-        layers = [*zip(dense, expert, chunk, strict=False)]
+        layers = [*zip(dense, expert, keeps_of, strict=False)]
         for i, (of_dense, of_experts, keeps) in reversed([*enumerate(layers)]):
-            ahead = sizes[at + max(i - job.overlap.prefetch, 0) : at + i]
+            this = i + len(front)
+            ahead = units[max(this - job.overlap.prefetch, 0) : this]
             more, count = sizes[at + i] - least + sum(ahead), of_dense + of_experts
             more *= job.layout.reshard
             yield more, max(made * count + sent * before - gone, -more)
