@@ -48,7 +48,14 @@ from railwright.training.layout.placement import place
 from railwright.training.passes.offload import layer_copies
 from railwright.training.passes.work import Work
 from railwright.training.software.constants import width_of
-from railwright.training.software.eras import ANY_GPU, Pace, era_of, eras, pace_keys, waiting
+from railwright.training.software.eras import (
+    ANY_GPU,
+    Pace,
+    attention_kernels,
+    eras,
+    pace_keys,
+    waiting,
+)
 from railwright.training.software.formats import DTYPES
 from railwright.training.software.host import cpu_factor
 from railwright.training.step.quick import step_seconds
@@ -179,7 +186,7 @@ def _time(task: tuple[int, Pace]) -> tuple[float, float]:
     job, arch, machine = job_of(record), architecture_of(record), machine_for(record)
     # `simulate(...).step_time` to the last bit (tests/twin/test_training_quick.py), in a sixth of the time
     prices = Prices.shared(machine, place(job, machine.network.fabric), predict)
-    timed = kernel_timer(machine, pace, era_of(job).flash)
+    timed = kernel_timer(machine, pace, attention_kernels(job))
     book = PassBook(Work(job, arch, prices, timed, pace, layer_copies(job, arch, machine)))
     return step_seconds(job, arch, prices, timed, pace, book), job.global_batch * job.sequence
 

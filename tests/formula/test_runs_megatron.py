@@ -64,6 +64,18 @@ EOF
         assert (job.model, job.gpus, job.sequence) == ("llama-3.1-8b", 16, 8192)
 
 
+@pytest.mark.parametrize(
+    "told", ["echo $run", 'echo "$run"', 'printf "%s" "$run"', "echo running: ${run} >> log"]
+)
+def test_a_script_that_prints_its_command_launches_it_once(told: str) -> None:
+    """training/benchmarks/llama3_8B/megatron/pretrain_llama3.sh of FlagPerf does so."""
+    words = DENSE.replace("\n", " ")
+    text = f'run="torchrun --nproc_per_node 8 pretrain_gpt.py {words}"\n{told}\neval $run\n'
+    assert read(text, "x.sh", gpus=None) == read(text.replace(f"{told}\n", ""), "x.sh", gpus=None)
+    # a script that only prints it says as much
+    assert read(text.replace("eval $run\n", ""), "x.sh", gpus=None).gpus == 8
+
+
 def test_yaml_and_a_logs_list_say_the_same_as_the_arguments() -> None:
     pairs = [
         one.split(None, 1) for one in DENSE.replace("\n", " ").replace(" --", "\n--").strip().splitlines()
@@ -228,6 +240,26 @@ def test_dropout_is_megatrons_own_where_nothing_is_told() -> None:
         assert (fields.get("hidden_dropout"), fields.get("attention_dropout")) == shares
 
 
+@pytest.mark.parametrize(
+    ("before", "argument", "backend"),
+    [
+        ("", "", None),
+        ("", "--attention-backend auto", None),
+        ("", "--attention-backend fused", "fused"),
+        ("", "--attention-backend flash", "flash"),
+        ("export NVTE_FUSED_ATTN=0\n", "", "flash"),
+        ("export NVTE_FLASH_ATTN=0\n", "", "fused"),
+        ("export NVTE_FUSED_ATTN=1\n", "", None),
+        # an argument decides: Megatron-LM sets the variables itself
+        ("export NVTE_FUSED_ATTN=0\n", "--attention-backend fused", "fused"),
+    ],
+)
+def test_whose_kernel_runs_attention(before: str, argument: str, backend: str | None) -> None:
+    arguments = " ".join(f"{DENSE} {argument}".split())
+    found = read_run(f"{before}torchrun pretrain_gpt.py {arguments}", "run.sh", Asked())
+    assert found.fields.get("attention_backend") == backend
+
+
 def test_dropout_of_all_is_refused() -> None:
     with pytest.raises(RailwrightError, match=r"--hidden-dropout: 1 is no share from 0 to below 1"):
         run(f"{DENSE} --hidden-dropout 1")
@@ -241,6 +273,7 @@ def test_dropout_of_all_is_refused() -> None:
         ("--pipeline-model-parallel-size 3 --num-layers 33 --vocab-size 100", "no multiple of the 3"),
         ("--optimizer sgd", "optimizer sgd is not modelled"),
         ("--deterministic-mode", "deterministic kernels"),
+        ("--attention-backend unfused", "attention that writes its scores (unfused)"),
         ("--no-gradient-accumulation-fusion", "without gradient accumulation fusion"),
         ("--recompute-granularity selective --recompute-modules new_module", "new_module is not modelled"),
         ("--tp-comm-unheard-of", "not read: --tp-comm-unheard-of"),

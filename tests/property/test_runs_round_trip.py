@@ -91,6 +91,7 @@ def runs(draw: st.DrawFn) -> tuple[TrainingJob, Transformer, int]:
         ),
         hidden_dropout=draw(st.sampled_from([None, 0.1])),
         attention_dropout=draw(st.sampled_from([None, 0.2])),
+        attention_backend=draw(st.sampled_from([None, "fused", "flash"])),
         unfused=tuple(draw(st.sets(st.sampled_from(["loss", *(["router"] if arch.is_moe else [])])))),
     )
     return job, arch, data

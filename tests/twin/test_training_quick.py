@@ -25,7 +25,7 @@ from railwright.training.layout.schedule import schedule
 from railwright.training.layout.sizes import job_gpus
 from railwright.training.passes.offload import layer_copies
 from railwright.training.passes.work import Work
-from railwright.training.software.eras import Pace, era_of, pace_of
+from railwright.training.software.eras import Pace, attention_kernels, pace_of
 from railwright.training.step.quick import KINDS, finish_times, pass_times, step_seconds
 from railwright.training.step.simulating import kernel_timer
 from railwright.training.step.stage import PassBook
@@ -132,7 +132,7 @@ def _quick(asked: TrainingJob, arch: object, pace: Pace | None = None, one: Mach
     check(asked, arch, fabric)  # type: ignore[arg-type]
     pace = pace or pace_of(asked, one.gpu, job_gpus(asked, fabric))
     prices = Prices(one, place(asked, fabric), predict)
-    kernel = kernel_timer(one, pace, era_of(asked).flash)
+    kernel = kernel_timer(one, pace, attention_kernels(asked))
     book = PassBook(Work(asked, arch, prices, kernel, pace, layer_copies(asked, arch, one)))  # type: ignore[arg-type]
     return step_seconds(asked, arch, prices, kernel, pace, book)  # type: ignore[arg-type]
 

@@ -98,16 +98,16 @@ def errors() -> dict[tuple[str, str], list[float]]:
 @pytest.mark.parametrize(
     ("model", "gpu", "count", "error"),
     [
-        ("nemotronh-56b", "H100", 7, -0.140),
-        ("nemotron-3-nano-30b-a3b", "H100", 4, 0.035),
-        ("nemotron-3-nano-30b-a3b", "B200", 1, -0.054),
-        ("nemotron-3-nano-30b-a3b", "B300", 4, -0.072),
-        ("nemotron-3-nano-30b-a3b", "GB200", 5, -0.053),
-        ("nemotron-3-nano-30b-a3b", "GB300", 6, -0.070),
-        ("nemotron-3-super-120b-a12b", "B200", 2, -0.046),
+        ("nemotronh-56b", "H100", 7, -0.146),
+        ("nemotron-3-nano-30b-a3b", "H100", 4, 0.023),
+        ("nemotron-3-nano-30b-a3b", "B200", 1, -0.057),
+        ("nemotron-3-nano-30b-a3b", "B300", 4, -0.074),
+        ("nemotron-3-nano-30b-a3b", "GB200", 5, -0.055),
+        ("nemotron-3-nano-30b-a3b", "GB300", 6, -0.073),
+        ("nemotron-3-super-120b-a12b", "B200", 2, -0.049),
         ("nemotron-3-super-120b-a12b", "B300", 3, -0.155),
-        ("nemotron-3-super-120b-a12b", "GB200", 5, 0.080),
-        ("nemotron-3-super-120b-a12b", "GB300", 5, -0.067),
+        ("nemotron-3-super-120b-a12b", "GB200", 5, 0.082),
+        ("nemotron-3-super-120b-a12b", "GB300", 5, -0.068),
     ],
 )
 def test_steps_that_no_fit_has_seen(model: str, gpu: str, count: int, error: float) -> None:
@@ -121,8 +121,8 @@ def test_steps_that_no_fit_has_seen(model: str, gpu: str, count: int, error: flo
 def test_all_of_them_together() -> None:
     every = [e for found in errors().values() for e in found]
     assert len(every) == 42
-    assert mean(abs(e) for e in every) == pytest.approx(0.082, abs=0.002)
-    assert mean(every) == pytest.approx(-0.056, abs=0.002)
+    assert mean(abs(e) for e in every) == pytest.approx(0.083, abs=0.002)
+    assert mean(every) == pytest.approx(-0.059, abs=0.002)
 
 
 def test_steps_of_nemotron_h_lack_the_same_share_at_every_size() -> None:

@@ -165,7 +165,7 @@ def test_graphs_of_whole_layers_gain_as_measured() -> None:
         (before,), (after,) = (steps(system, release) for release in ("24.04", "24.09"))
         measured, predicted = after.measured / before.measured - 1, after.predicted / before.predicted - 1
         assert measured == pytest.approx(-0.17, abs=0.03)
-        assert predicted == pytest.approx(measured, abs=0.08)
+        assert predicted == pytest.approx(measured, abs=0.085)
 
 
 @pytest.mark.parametrize(

@@ -158,7 +158,7 @@ def test_steps_on_a_4090(run: Run, predicted: Predicted) -> None:
     """As far off as those on A100, with 16 bits and with 4.  When first scored an L40S stood for the kernels
     of a 4090, and they were 38 to 49 % too long; products measured by others have replaced it (9 to 17 %),
     then attention that was."""
-    assert 0.05 < predicted.error(run) < 0.15
+    assert 0.045 < predicted.error(run) < 0.15
 
 
 PAIRS = [

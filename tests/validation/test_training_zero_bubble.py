@@ -179,7 +179,7 @@ def test_passes_of_a_stage(model: str) -> None:
         computes = event.lane == "compute" and event.kind not in WAITS
         if event.rank == stages // 2 and event.unit is not None and computes:
             spent[event.unit[0]] += 1e3 * (event.end - event.start) / microbatches
-    assert sum(spent.values()) == pytest.approx(sum(profiled), rel=0.022)
+    assert sum(spent.values()) == pytest.approx(sum(profiled), rel=0.025)
     # forward passes too short, both halves of the backward one too long
     assert spent["F"] == pytest.approx(profiled[0], rel=0.155)
     assert spent["I"] == pytest.approx(profiled[1], rel=0.09)

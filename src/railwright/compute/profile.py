@@ -121,6 +121,16 @@ class Profile:
         return row
 
 
+USUAL_FLASH = {"ampere", "ada", "blackwellrtx"}
+"""Generations whose usual rows are FlashAttention 2's (compute/data/attention.yaml)."""
+
+
+def flash_is_known(generation: str) -> bool:
+    """Whether a row is FlashAttention 2's on GPUs of a generation: one of its own, or the usual one."""
+    own = {row["generation"] for row in _tables()["attention"] if row.get("kernel") == "flash-2"}
+    return bool(_words(generation) & (own | USUAL_FLASH))
+
+
 def profile_of(gpu: Gpu, flash: str = "") -> Profile:
     """The profile of a catalogue GPU: its own row, else its generation's, else the general one.
 

@@ -289,6 +289,8 @@ def _kernels(given: Given, arch: Transformer) -> dict[str, Any]:
     found: dict[str, Any] = {"unfused": tuple(unfused)} if unfused else {}
     if graphs := _graphs(given, arch):
         found["cuda_graphs"] = graphs
+    if backend := _attention(given):
+        found["attention_backend"] = backend
     if given.environment.get("CUDA_LAUNCH_BLOCKING") == "1":
         found["launch_blocking"] = True
     if given.yes("deterministic_mode"):
@@ -301,6 +303,20 @@ def _kernels(given: Given, arch: Transformer) -> dict[str, Any]:
             "which are not predicted"
         )
     return found
+
+
+def _attention(given: Given) -> str | None:
+    """Whose kernel runs attention, by `--attention-backend` or the variables that Transformer Engine reads;
+    None where it is left to choose."""
+    off = [name for name in ("FUSED", "FLASH") if given.environment.get(f"NVTE_{name}_ATTN") == "0"]
+    by_variables = {("FUSED",): "flash", ("FLASH",): "fused", ("FUSED", "FLASH"): "unfused"}
+    told = given.text("attention_backend") or by_variables.get(tuple(off))
+    if told in ("unfused", "local"):
+        given.doubts.append(
+            f"attention that writes its scores ({told}) is predicted as a fused kernel; --software "
+            "megatron-2025-unfused has its own"
+        )
+    return told if told in ("fused", "flash") else None
 
 
 def _graphs(given: Given, arch: Transformer) -> tuple[str, ...]:

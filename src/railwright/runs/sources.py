@@ -69,10 +69,17 @@ def arguments_of(text: str, file: str, variables: Mapping[str, str]) -> Given:
     return _of_script(text, file, variables)
 
 
+PRINTING = (("echo",), ("printf",))
+"""Commands that print what they are given."""
+
+
 def _of_script(text: str, file: str, variables: Mapping[str, str]) -> Given:
     """Those of the one launch in a script; where none is, all words of the file."""
     script = follow(text, file, variables)
-    launched = [found for command in script.commands for found in _launches(command, file)]
+    # a script that runs its command often prints it too
+    run = [command for command in script.commands if command.fields[:1] not in PRINTING]
+    launched = [found for command in run for found in _launches(command, file)]
+    launched = launched or [found for command in script.commands for found in _launches(command, file)]
     if len(launched) > 1:
         lines = " and ".join(str(command.line) for command in launched)
         raise RailwrightError(f"{file}: lines {lines} each launch a program with arguments; keep one of them")

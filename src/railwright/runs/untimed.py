@@ -40,7 +40,7 @@ BEGINNINGS = {
         "activation_func_clamp", "disable_bf16_reduced", "yarn_", "test_mode",
     ),
     "implied by what is read": (
-        "attention_backend", "use_flash_attn", "moe_grouped_gemm", "moe_permute_fusion", "moe_enable_deepep",
+        "use_flash_attn", "moe_grouped_gemm", "moe_permute_fusion", "moe_enable_deepep",
         "cross_entropy_fusion_impl", "fp8_param", "reuse_grad_buf", "delay_wgrad", "make_vocab",
         "position_embedding", "use_rotary", "bf16", "fp16", "qk_l", "gradient_accumulation_fusion",
         "persist_layer_norm", "no_persist", "bias_", "masked_softmax", "no_masked", "ffn_hidden",

@@ -60,6 +60,8 @@ FIELDS: Mapping[str, Mapping[str, str]] = {
             "over experts (eager, and all releases before transformers 5); else leave it out",
             "loss loss_fn fused_linear_cross_entropy cut_cross_entropy": "write 'chunked_loss' where "
             "the loss takes the head's product in chunks (liger, torchtitan, torchtune); else leave it out",
+            "attention_kernel attn_implementation flash_attn use_flash_attn flash_attention": "write "
+            "'attention_backend', fused or flash; left out, it is what the software chooses",
             "dropout": "write 'hidden_dropout' and 'attention_dropout'",
             "resid_pdrop embd_pdrop hidden_dropout_prob": "write 'hidden_dropout'",
             "attn_pdrop attn_dropout attention_probs_dropout_prob": "write 'attention_dropout'",

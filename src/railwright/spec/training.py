@@ -289,6 +289,12 @@ class TrainingJob(Section):
         default=None,
         description="the same of attention's scores (Megatron's --attention-dropout, attn_pdrop)",
     )
+    attention_backend: Literal["fused", "flash"] | None = Field(
+        default=None,
+        description="whose fused kernel runs attention: fused, cuDNN's (Megatron: --attention-backend fused, "
+        "NVTE_FLASH_ATTN=0), or flash, FlashAttention 2 (--attention-backend flash, NVTE_FUSED_ATTN=0); "
+        "default: what the software chooses on such a GPU",
+    )
     chunked_loss: Literal["torchtune", "torchtitan", "liger"] | None = Field(
         default=None,
         description="whose loss takes the head's product too, in chunks of tokens, so that never all logits "

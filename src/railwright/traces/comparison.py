@@ -33,7 +33,7 @@ from railwright.training.lanes.tasks import LANES
 from railwright.training.lanes.timeline import Lane
 from railwright.training.layout.placement import GroupKind
 from railwright.training.layout.sizes import job_gpus
-from railwright.training.software.eras import era_of, pace_of
+from railwright.training.software.eras import attention_kernels, pace_of
 from railwright.training.step.simulating import kernel_timer
 
 COMPUTE = {
@@ -237,7 +237,7 @@ def _alone(job: TrainingJob, arch: Transformer, machine: Machine, kinds: tuple[s
     """Busy seconds of compute with kernels of some kinds only, on a free network."""
     pace = pace_of(job, machine.gpu, job_gpus(job, machine.network.fabric))
     bare = replace(pace, gap=0.0, step=0.0)
-    timed = kernel_timer(machine, bare, era_of(job).flash)
+    timed = kernel_timer(machine, bare, attention_kernels(job))
 
     def kernel(operator: Operator) -> float:
         return timed(operator) if operator.kind in kinds else 0.0

@@ -10,7 +10,15 @@ from railwright.measure.machines import Unsupported, published_machine
 from railwright.measure.training.habits import DELAYED, Habits, habits_of, is_nemo_2
 from railwright.measure.training.models import HYBRIDS, architecture_of
 from railwright.measure.training.recipes import recipe_of
-from railwright.measure.training.scripts import OFFLOADED, drops, graphs_of, loss_is_eager, script_of
+from railwright.measure.training.scripts import (
+    OFFLOADED,
+    attention_of,
+    drops,
+    graphs_of,
+    loss_is_eager,
+    script_of,
+    sums_in_fp32,
+)
 from railwright.measure.training.tuning import adapters, sample_length
 from railwright.model.operators.eager import Part
 from railwright.spec.training import Layout, Overlap, TrainingJob
@@ -116,13 +124,20 @@ def job_of(record: Mapping[str, str]) -> TrainingJob:
         unfused=_unfused(record, habits),
         hidden_dropout=dropout,
         attention_dropout=dropout,
+        attention_backend=attention_of(record, habits.era),
         software=habits.era,
         launch_blocking=record["family"].split("-")[0] in BLOCKING,
         lora=adapters(record),
         amax_over=_maxima(record),
-        gradient_dtype=None if record["dtype"] == "fp16" else habits.gradients,  # type: ignore[arg-type]
+        gradient_dtype=_gradients(record, habits),
         master=habits.master,  # type: ignore[arg-type]
     )
+
+
+def _gradients(record: Mapping[str, str], habits: Habits) -> Literal["fp32", "bf16", "fp16"] | None:
+    if record["dtype"] == "fp16":
+        return None
+    return "fp32" if sums_in_fp32(record) else habits.gradients  # type: ignore[return-value]
 
 
 def _is_asynchronous(record: Mapping[str, str]) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Literal
 
 from railwright.measure.training.mlperf import configuration_of
 from railwright.spec.training import Graph
@@ -110,9 +111,7 @@ def graphs_of(record: Mapping[str, str]) -> tuple[Graph, ...]:
 def drops(record: Mapping[str, str], era: str) -> bool:
     """Whether a record was trained with dropout, 0.1 of hidden states and of attention's scores: NeMo's GPT-3
     of 2024, but for MLPerf's 175B, in its tables too."""
-    if era != "nemo-2024" or not record["model"].startswith("gpt3-") or record["family"].startswith("mlperf"):
-        return False
-    return record["model"] != "gpt3-175b" or record["gbs"] != MLPERF_BATCH
+    return era == "nemo-2024" and record["model"].startswith("gpt3-") and not is_of_mlperf(record)
 
 
 MLPERF_BATCH = "2048"
@@ -122,6 +121,46 @@ Sources: NeMo-Framework-Launcher 24.03.01 to 24.12, launcher_scripts/conf/traini
 v24.11.1 to v25.02, nemo_megatron/gpt3_175b_hydra.yaml (0.1); NeMo v2.0.0 to v2.3.0, collections/llm/gpt/
 model/base.py, GPTConfig175B (0.0); mlcommons/training_results_v3.0 and v3.1, NVIDIA gpt3, conf (0.0).  Of
 NeMo's other models of 2024 in records none has dropout."""
+
+
+FLASH_RELEASES = ("NeMo 24.03.01", "NeMo 24.05", "NeMo 24.07", "NeMo 24.09", "NeMo 2.0.0")
+FLASH_MODELS = (("gpt3-", "NeMo 24.05"), ("grok1-", "NeMo 24"), ("nemotron4-340b", "NeMo 24"))
+
+
+def attention_of(record: Mapping[str, str], era: str) -> Literal["flash"] | None:
+    """Whose kernel runs a record's attention, where its script does not leave that to Transformer Engine: in
+    NeMo's tables of 2024 and some of dgxc-benchmarking's FlashAttention's.
+
+    Sources: NeMo-Framework-Launcher up to 24.07, launcher_scripts/conf/config.yaml: NVTE_FUSED_ATTN: 0
+    ("Disable cudnn FA until we've tested it more"; its table of 24.09 has 24.07's rows, NeMo 2.0's is of the
+    same container); dgxc-benchmarking v24.11.1 and v25.02, nemo_megatron/launch.sh and configure.sh (0, then
+    1), grok1/configure.sh (0), nemotron/configure.sh (0 of 340B, 1 of 15B), llama3.1/configure.sh (1).
+    MLPerf's rows in NeMo's tables are none of these.
+    """
+    if era != "nemo-2024" or is_of_mlperf(record):
+        return None
+    if record["family"].startswith("nemo-"):
+        return "flash" if record["software"] in FLASH_RELEASES else None
+    told = (record["model"].startswith(m) and record["software"].startswith(s) for m, s in FLASH_MODELS)
+    return "flash" if record["family"].startswith("dgxc-") and any(told) else None
+
+
+def sums_in_fp32(record: Mapping[str, str]) -> bool:
+    """Whether gradients are reduced in fp32, where NeMo's scripts of 2024 have 16 bits.
+
+    Sources: NeMo-Framework-Launcher 24.03.01 to 24.07, examples/training/nemotron/h100/*.sh and
+    conf/training/nemotron/nemotron_{8b,22b}.yaml (no grad_sync_dtype, as all others have);
+    dgxc-benchmarking v25.02, nemotron/nemotron4-15b-synth.yaml (none, as v24.11.1 had).
+    """
+    launcher = record["family"].startswith(("nemo-nemotron-8b", "nemo-nemotron-22b"))
+    return launcher or (record["family"], record["software"]) == ("dgxc-nemotron4-15b-H100", "NeMo 24.12")
+
+
+def is_of_mlperf(record: Mapping[str, str]) -> bool:
+    """Whether a record is MLPerf's, in NeMo's tables too."""
+    if record["family"].startswith("mlperf"):
+        return True
+    return record["model"] == "gpt3-175b" and record["gbs"] == MLPERF_BATCH and "nemo-" in record["family"]
 
 
 def loss_is_eager(record: Mapping[str, str], era: str) -> bool:

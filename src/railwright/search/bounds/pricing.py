@@ -41,7 +41,7 @@ from railwright.training.passes.lockstep import in_step, without_waits
 from railwright.training.passes.offload import layer_copies, update_on_host
 from railwright.training.passes.work import Work
 from railwright.training.software.constants import constant
-from railwright.training.software.eras import era_of, pace_of
+from railwright.training.software.eras import attention_kernels, pace_of
 from railwright.training.software.formats import amax_over
 from railwright.training.software.host import relieved
 from railwright.training.software.hosted import updates_on_host
@@ -114,7 +114,7 @@ class Pricer:
         self.slowdown = constant("compute_slowdown_in_overlap")
         gpus = job_gpus(self.job, self.machine.network.fabric)
         self.pace = pace_of(self.job, self.machine.gpu, gpus)
-        self._timed = kernel_timer(self.machine, self.pace, era_of(self.job).flash)
+        self._timed = kernel_timer(self.machine, self.pace, attention_kernels(self.job))
         self.kinds = kinds_present(self.arch)
 
     def predict(

@@ -86,6 +86,8 @@ def megatron(job: TrainingJob, arch: Transformer, hosts: Hosts) -> list[str]:
         lines.append("--no-check-for-nan-in-loss-and-grad")
     if "rotary" in job.unfused or arch.index_topk:
         lines.append("--no-rope-fusion")
+    if job.attention_backend:
+        lines.append(f"--attention-backend {job.attention_backend}")
     if job.data.workers != Data().workers:
         lines.append(f"--num-workers {job.data.workers}")
     lines += [*TOGETHER, *sharding(job, hosts, bool(optimizer_fields(job)))]

@@ -179,6 +179,8 @@ def _model(job: TrainingJob, arch: Transformer, hosts: Hosts) -> dict[str, Any]:
         found["fp8_param"] = True
     if "rotary" in job.unfused or arch.index_topk:
         found["apply_rope_fusion"] = False
+    if job.attention_backend:
+        found["attention_backend"] = _Name(f"AttnBackend.{job.attention_backend}")
     if "cpu_offloading_num_layers" in found:
         found["cpu_offloading"] = True
     return found

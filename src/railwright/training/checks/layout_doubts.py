@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from railwright.compute.profile import flash_is_known
 from railwright.fabric.graph import Fabric
 from railwright.model.shape.architecture import Transformer
 from railwright.spec.training import TrainingJob
@@ -12,6 +13,7 @@ from railwright.training.checks.doubts import doubts
 from railwright.training.checks.gpus import of_servers
 from railwright.training.layers.packing import packing_warnings
 from railwright.training.layout.sizes import Sizes, domain_of, job_gpus, microbatches
+from railwright.training.software.eras import era_of
 from railwright.training.software.formats import has_fp32_shards
 
 SHORTEST = 512
@@ -32,6 +34,7 @@ def layout_doubts(job: TrainingJob, arch: Transformer, fabric: Fabric) -> tuple[
         *packing_warnings(job),
         *doubts(job, arch, microbatches(job, sizes.data)),
         *_of_padding(job),
+        *_of_attention(job, fabric.generation),
         *_straddling_experts(job, fabric, sizes),
     )
 
@@ -66,6 +69,21 @@ def _of_context(job: TrainingJob, arch: Transformer) -> list[str]:
             f"{kinds}; {kind} is predicted all the same."
         )
     return found
+
+
+def _of_attention(job: TrainingJob, generation: str) -> list[str]:
+    """A kernel for attention that is asked for where none runs, or where nothing is published of it."""
+    backend, era = job.attention_backend, era_of(job)
+    if backend is None:
+        return []
+    if era.attention != "flash" or era.framework == "jax":
+        return [f"attention_backend does nothing: software {job.software} has one kernel for attention."]
+    if backend == "flash" and not flash_is_known(generation):
+        return [
+            "attention_backend flash is predicted as the usual kernel: nothing published is known of "
+            f"FlashAttention 2 on {generation}."
+        ]
+    return []
 
 
 def _of_sharding(job: TrainingJob, sizes: Sizes) -> list[str]:

@@ -187,6 +187,12 @@ def era_of(job: TrainingJob) -> Era:
     return eras()[job.software]
 
 
+def attention_kernels(job: TrainingJob) -> str:
+    """Kernels that run a job's attention where it is one, in order of preference (`compute.profile_of`)."""
+    told = {"fused": "", "flash": "flash-2"}
+    return era_of(job).flash if job.attention_backend is None else told[job.attention_backend]
+
+
 def hides_sends(job: TrainingJob) -> bool:
     """Whether a stage computes on while it sends: where the job asks for it and its framework can."""
     return job.overlap.pp and era_of(job).can_hide_sends(schedule_name(job.layout))

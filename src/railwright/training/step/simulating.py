@@ -40,7 +40,15 @@ from railwright.training.optimizer.buckets import buckets_of
 from railwright.training.passes.offload import layer_copies
 from railwright.training.passes.work import Work
 from railwright.training.software.constants import ErrorBand, error_band, family_of
-from railwright.training.software.eras import Pace, era_of, hides_sends, pace_alone, pace_of, paced
+from railwright.training.software.eras import (
+    Pace,
+    attention_kernels,
+    era_of,
+    hides_sends,
+    pace_alone,
+    pace_of,
+    paced,
+)
 from railwright.training.software.formats import job_peak
 from railwright.training.step.breakdown import critical, shares, used
 from railwright.training.step.endings import Ending, endings_of
@@ -90,7 +98,7 @@ def simulate(
     pace = pace or pace_of(job, machine.gpu, job_gpus(job, fabric))
     costs = CostModel(
         Prices(machine, groups, predict) if predict else Prices.shared(machine, groups, network_predict),
-        kernel or kernel_timer(machine, pace, era_of(job).flash),
+        kernel or kernel_timer(machine, pace, attention_kernels(job)),
         pace,
     )
     done = _placed(job, arch, costs, slower)
