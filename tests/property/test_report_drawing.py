@@ -77,6 +77,7 @@ def test_labels_keep_their_order_and_distance(wanted, gap):
     assert max(placed) <= 300.0 + 1e-9
 
 
+@example(low=5443434375.0, span=1e-6, most=5)
 @given(st.floats(-1e12, 1e12), st.floats(1e-6, 1e12), st.integers(2, 10))
 def test_ticks_are_even_and_cover_the_data(low, span, most):
     high = low + span

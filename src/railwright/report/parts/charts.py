@@ -113,7 +113,8 @@ def diverging_bar(value: float, reach: float, *, label: str) -> Html:
 
 def nice_ticks(low: float, high: float, most: int) -> list[float]:
     """Round tick values that cover [low, high], at most about `most` of them."""
-    if not high - low > TINY:
+    # closer together than their digits tell apart counts as one value
+    if not high - low > max(TINY, 1e-9 * max(abs(low), abs(high))):
         high = low + (abs(low) if abs(low) > TINY else 1.0)
     raw = (high - low) / max(1, most)
     scale = 10.0 ** math.floor(math.log10(raw))
