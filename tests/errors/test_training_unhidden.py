@@ -70,8 +70,16 @@ def test_what_it_hides_and_what_others_do_is_not(arch: Transformer, wanted: Trai
         (changed(job(zero=0), dtype="fp8_block"), 8, ""),
         (changed(job(zero=0), dtype="fp8", software="fsdp-2025"), 8, ""),
         (changed(job(zero=0), dtype="fp8", lora=Lora(rank=8)), 8, ""),
+        (changed(job(zero=0), dtype="fp8", fp8_param_gather=False), 8, ""),
+        (changed(job(zero=0), dtype="fp8", fp8_param_gather=True), 8, "2 bytes a weight more"),
+        (changed(job(), dtype="bf16", fp8_param_gather=True), 8, "fp8_param_gather does nothing: only under"),
+        (changed(job(zero=3), dtype="fp8", fp8_param_gather=False), 8, "fp8_param_gather does nothing"),
+        (changed(job(), dtype="fp8", fp8_param_gather=True, software="fsdp-2025"), 8, "does nothing"),
     ],
-    ids=["zero 0", "one copy", "zero 1", "offloaded", "blocks", "torchtitan", "adapters"],
+    ids=[
+        *("zero 0", "one copy", "zero 1", "offloaded", "blocks", "torchtitan", "adapters", "wanted so"),
+        *("asked for otherwise", "16 bits alone", "shards", "torchtitan asked"),
+    ],
 )
 def test_weights_that_megatron_keeps_in_16_bits_too_are_told(
     wanted: TrainingJob, copies: int, told: str

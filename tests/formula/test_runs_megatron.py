@@ -161,8 +161,11 @@ def test_layouts(added: str, expected: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("added", "expected"),
     [
-        ("--fp8-format hybrid --fp8-recipe tensorwise", {"dtype": "fp8", "amax_over": "none"}),
-        ("--fp8-format e4m3 --fp8-recipe mxfp8", {"dtype": "mxfp8"}),
+        (
+            "--fp8-format hybrid --fp8-recipe tensorwise --fp8-param-gather",
+            {"dtype": "fp8", "amax_over": "none"},
+        ),
+        ("--fp8-format e4m3 --fp8-recipe mxfp8 --fp8-param-gather", {"dtype": "mxfp8"}),
         ("--fp8-format e4m3 --fp8-recipe blockwise", {"dtype": "fp8_block"}),
         ("--fp4-format e2m1", {"dtype": "nvfp4"}),
         ("--grad-reduce-in-bf16", {"gradient_dtype": "bf16"}),
@@ -189,6 +192,26 @@ def test_formats_kernels_and_batches(added: str, expected: dict[str, Any]) -> No
         key: base[key] | value if isinstance(value, dict) else value for key, value in expected.items()
     }
     assert read(f"{DENSE} {added}").model_dump() == base | changed
+
+
+@pytest.mark.parametrize(
+    ("added", "narrow"),
+    [
+        ("--fp8-recipe mxfp8", False),
+        ("--fp8-recipe delayed", False),
+        ("--fp8-recipe delayed --fp8-param-gather", None),
+        ("--fp8-recipe blockwise", None),  # has 16 bits whatever is asked for
+        # nor could Megatron-LM do without them here
+        ("--use-megatron-fsdp --data-parallel-sharding-strategy optim_grads_params", None),
+        ("--fp8-recipe mxfp8 --optimizer-cpu-offload", None),
+        ("--fp8-recipe delayed --optimizer-cpu-offload", False),
+    ],
+)
+def test_weights_have_16_bits_beside_those_in_8_unless_megatron_is_told(
+    added: str, narrow: bool | None
+) -> None:
+    """`--fp8-param-gather` is off by default."""
+    assert read(f"{DENSE} --fp8-format hybrid {added}").fp8_param_gather is narrow
 
 
 def test_experts_that_get_one_copy_a_server_need_to_know_the_servers() -> None:

@@ -40,6 +40,14 @@ def test_weights_that_are_predicted_in_eight_bits_are_kept_so(
     assert fields.count("reuse_grad_buf_for_mxfp8_param_ag=True") == 2 * (REUSES in written)
 
 
+@pytest.mark.parametrize("dtype", ["fp8", "mxfp8"])
+def test_weights_that_shall_have_sixteen_bits_beside_are_left_so(dtype: str) -> None:
+    case = (DENSE, changed(job(), dtype=dtype, fp8_param_gather=False))
+    assert not {GATHERS, REUSES} & set(exported(case, "megatron").splitlines())
+    assert "fp8_param=" not in (nemo := exported(case, "nemo"))
+    assert "fp8_param_gather=" not in nemo
+
+
 def test_one_rank_has_the_distributed_optimizer_for_weights_in_eight_bits() -> None:
     alone = exported((DENSE, changed(job(tensor=8, pipeline=2, zero=0), dtype="mxfp8")), "megatron")
     assert "--use-distributed-optimizer" in alone.splitlines()

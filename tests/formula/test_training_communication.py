@@ -34,6 +34,8 @@ def test_weights_in_fp8_are_gathered_in_8_bits_but_for_a_host_that_scales_them_a
         wanted = job(dtype="fp8", offload=offload).model_copy(update={"amax_over": amax})
         gathered = sent(wanted, DENSE)[1]["dp parameters"]
         assert gathered == pytest.approx(2 * ends + width * (count.total - ends), rel=1e-3)
+    wide = job(dtype="fp8").model_copy(update={"fp8_param_gather": False})
+    assert sent(wide, DENSE)[1]["dp parameters"] == pytest.approx(2 * count.total)
 
 
 def test_without_zero_gradients_are_all_reduced_and_nothing_gathered() -> None:

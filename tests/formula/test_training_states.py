@@ -12,9 +12,9 @@ from railwright.spec.lora import Lora
 from railwright.spec.training import Overlap
 from railwright.training.layers.stages import stage_shapes
 from railwright.training.memory.cached import cached
-from railwright.training.memory.moved import MOVED, at_start
+from railwright.training.memory.moved import MOVED, at_start, buffers
 from railwright.training.memory.peak import SYSTEM, peak_memory
-from railwright.training.memory.states import COPY, PASSING, WIDENED, state_parts
+from railwright.training.memory.states import COPY, PASSING, WIDENED, cached_weights, state_parts
 from railwright.training.memory.units import GATHERED, WAITING, beside
 from training_cases import DENSE, MOE, changed, job, machine
 
@@ -115,6 +115,36 @@ def test_weights_by_format(dtype: str, byte: float) -> None:
     (shape,) = stage_shapes(DENSE, job().layout)
     ends = shape.embedding + shape.head
     assert states(dtype=dtype)["weights"] == pytest.approx(2 * ends + byte * (PARAMETERS - ends))
+
+
+@pytest.mark.parametrize(
+    ("dtype", "gather", "byte"),
+    [
+        ("fp8", False, 4),
+        ("fp8", True, 2),
+        ("mxfp8", False, 4.0625),
+        ("bf16", False, 2),
+        ("nvfp4", False, 3.125),
+    ],
+)
+def test_16_bits_lie_beside_weights_in_8_where_a_job_says_so(dtype: str, gather: bool, byte: float) -> None:
+    """Megatron-LM without --fp8-param-gather: a weight in bf16, and two cached copies that products read."""
+    (shape,) = stage_shapes(DENSE, job().layout)
+    ends = shape.embedding + shape.head
+    wanted = changed(job(), dtype=dtype, fp8_param_gather=gather)
+    found = state_parts(wanted, DENSE, shape, 32)["weights"]
+    assert found == pytest.approx(2 * ends + byte * (PARAMETERS - ends))
+    if gather is False and dtype in ("fp8", "mxfp8"):
+        # the copies come with the first pass; until then a weight is as in bf16
+        made = cached_weights(wanted, shape)
+        assert found - made == pytest.approx(2 * PARAMETERS)
+        assert {b.weights for b in buffers(wanted, shape)} == {b.weights for b in buffers(job(), shape)}
+        # with one copy (Blackwell) both lack the other
+        one = state_parts(wanted, DENSE, shape, 32, one_copy=True)["weights"]
+        assert one - cached_weights(wanted, shape, one_copy=True) == pytest.approx(2 * PARAMETERS)
+    assert state_parts(changed(wanted, software="fsdp-2025"), DENSE, shape, 32)["weights"] == pytest.approx(
+        state_parts(changed(job(), dtype=dtype, software="fsdp-2025"), DENSE, shape, 32)["weights"]
+    )
 
 
 @pytest.mark.parametrize(

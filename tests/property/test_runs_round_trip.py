@@ -14,6 +14,7 @@ from railwright.search.exports.dispatcher import Hosts
 from railwright.search.exports.megatron import megatron
 from railwright.search.exports.torchtitan import torchtitan
 from railwright.spec.training import Layout, Overlap, TrainingJob
+from railwright.training.software.narrow_weights import FORMATS
 
 MODELS = (
     "llama-3.1-8b",
@@ -83,6 +84,9 @@ def runs(draw: st.DrawFn) -> tuple[TrainingJob, Transformer, int]:
         dtype=dtype,
         amax_over=draw(st.sampled_from(["stage", "none"])) if dtype == "fp8" else None,
         gradient_dtype=draw(st.sampled_from([None, "bf16"])) if dtype != "fp16" else None,
+        fp8_param_gather=(
+            draw(st.sampled_from([None, False])) if dtype in FORMATS and layout.zero in (1, 2) else None
+        ),
         # narrow states want the distributed optimizer
         moment_dtype=draw(st.sampled_from(["fp32", "bf16"])) if layout.zero else "fp32",
         layout=layout,

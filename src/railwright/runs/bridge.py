@@ -27,11 +27,11 @@ RENAMED = {
 }
 """Fields that arguments call otherwise."""
 
-NAMED = {
-    "mxfp8": {"fp8": "e4m3", "fp8_recipe": "mxfp8"},
+NAMED: Mapping[str, Mapping[str, Any]] = {
+    "mxfp8": {"fp8": "e4m3", "fp8_recipe": "mxfp8", "fp8_param_gather": True},
     "nvfp4": {"fp4": "e2m1"},
-    "fp8_delayed": {"fp8": "hybrid", "fp8_recipe": "delayed"},
-    "fp8_current": {"fp8": "hybrid", "fp8_recipe": "tensorwise"},
+    "fp8_delayed": {"fp8": "hybrid", "fp8_recipe": "delayed", "fp8_param_gather": True},
+    "fp8_current": {"fp8": "hybrid", "fp8_recipe": "tensorwise", "fp8_param_gather": True},
     "fp8_subchannel": {"fp8": "hybrid", "fp8_recipe": "blockwise"},
     "nanov2": {"fp8": "hybrid", "fp8_recipe": "blockwise"},
 }
@@ -78,7 +78,7 @@ def of_bridge(read: Mapping[str, Any], file: str, lines: Mapping[str, int]) -> G
 def _precision(name: str) -> dict[str, Any]:
     """The fields of a recipe that is given by its name."""
     found: dict[str, Any] = {"fp16" if name.startswith("fp16") else "bf16": True}
-    return found | next((fields for part, fields in NAMED.items() if part in name), {})
+    return found | dict(next((fields for part, fields in NAMED.items() if part in name), {}))
 
 
 def _shape(model: Mapping[str, Any], found: Mapping[str, Any]) -> dict[str, Any]:

@@ -7,12 +7,14 @@ TransformerConfig, OptimizerConfig and DistributedDataParallelConfig.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from railwright.model.shape.architecture import Transformer
 from railwright.runs.given import Given, ranks_of
 from railwright.runs.pieces import cut
 from railwright.training.software.eras import Era
+from railwright.training.software.narrow_weights import FORMATS
 
 GROUP = 8
 """GPUs of a server where nothing says how many there are: DGX and HGX have so many."""
@@ -58,6 +60,7 @@ def job_fields(given: Given, arch: Transformer, gpus: int | None, per_server: in
         "overlap": _overlap(given, arch, layout),
     }
     found |= _formats(given)
+    found |= _weights(given, layout, found)
     found |= _states(given)
     found |= _exchange(given, arch, layout, per_server or given.gpus_per_node or GROUP)
     found |= _kernels(given, arch)
@@ -218,6 +221,14 @@ def _formats(given: Given) -> dict[str, Any]:
     if not given.yes("bf16"):
         given.doubts.append("neither --bf16 nor --fp16 is given, which is fp32; bf16 is predicted")
     return {}
+
+
+def _weights(given: Given, layout: dict[str, Any], found: Mapping[str, Any]) -> dict[str, Any]:
+    """Whether 16 bits lie beside weights in 8, where Megatron-LM could do without and is not told to."""
+    asked = given.yes("fp8_param_gather") or given.yes("fp8_param")
+    held = "optimizer" in layout.get("offload", ()) and found.get("amax_over") in (None, "none")
+    could = found.get("dtype") in FORMATS and 0 < layout["zero"] < 3 and not held
+    return {"fp8_param_gather": False} if could and not asked else {}
 
 
 def _states(given: Given) -> dict[str, Any]:

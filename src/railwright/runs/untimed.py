@@ -41,7 +41,7 @@ BEGINNINGS = {
     ),
     "implied by what is read": (
         "use_flash_attn", "moe_grouped_gemm", "moe_permute_fusion", "moe_enable_deepep",
-        "cross_entropy_fusion_impl", "fp8_param", "reuse_grad_buf", "delay_wgrad", "make_vocab",
+        "cross_entropy_fusion_impl", "reuse_grad_buf", "delay_wgrad", "make_vocab",
         "position_embedding", "use_rotary", "bf16", "fp16", "qk_l", "gradient_accumulation_fusion",
         "persist_layer_norm", "no_persist", "bias_", "masked_softmax", "no_masked", "ffn_hidden",
         "num_query_groups", "kv_channels", "swiglu", "squared_relu", "untie", "normalization", "add_",

@@ -239,6 +239,12 @@ class TrainingJob(Section):
     gradient_dtype: Literal["fp32", "bf16", "fp16"] | None = Field(
         default=None, description="type gradients are reduced in; default: fp32, or fp16 in fp16 training"
     )
+    fp8_param_gather: bool | None = Field(
+        default=None,
+        description="whether weights of layers are kept, and gathered, in the 8 bits of dtype fp8 or mxfp8 "
+        "alone (Megatron-LM's --fp8-param-gather, NeMo's fp8_params); false: 16 bits lie beside; default: as "
+        "recipes of Megatron-Bridge have it, true wherever the layout lets them",
+    )
     lora: Lora | None = Field(default=None, description="fine-tuning of adapters; default: all weights train")
     layout: Layout = Layout()
     overlap: Overlap = Overlap()

@@ -313,6 +313,8 @@ def _unset(job: TrainingJob, arch: Transformer) -> list[str]:
     if job.lora:
         four = ", beside frozen weights in 4 bits" if is_nf4(job) else ""
         found.append(f"adapters of rank {job.lora.rank} (lora){four}: torchtitan trains all weights")
+    if job.fp8_param_gather is False:
+        found.append("16 bits beside weights in 8 (fp8_param_gather): its shards are the fp32 weights")
     if job.attention_backend == "fused":
         found.append("cuDNN's attention (attention_backend: fused): PyTorch chooses the kernel by the GPU")
     if hidden_dropout(job) or attention_dropout(job):

@@ -24,6 +24,7 @@ from railwright.training.layout.placement import GroupKind, Groups
 from railwright.training.layout.sizes import tokens_of
 from railwright.training.software.eras import era_of
 from railwright.training.software.formats import updates_wide_on_host
+from railwright.training.software.narrow_weights import refuses_narrow
 
 Predict = Callable[[Machine, Op, float, Sequence[Communicator]], CollectivePrediction]
 
@@ -158,7 +159,7 @@ def keeps_narrow_weights(job: TrainingJob) -> bool:
     group_params_for_buffers (torch.uint8).
     """
     narrow = job.dtype == "fp8" and job.lora is None and not updates_wide_on_host(job)
-    return narrow and era_of(job).framework == "megatron"
+    return narrow and era_of(job).framework == "megatron" and not refuses_narrow(job)
 
 
 def weight_bytes(job: TrainingJob) -> float:

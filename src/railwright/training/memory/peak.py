@@ -57,6 +57,7 @@ def peak_memory(job: TrainingJob, arch: Transformer, fabric: Fabric, capacity: f
     order: Order = (layout.pipeline, route_of(layout).chunks, count, order_name(job))
     shapes = shapes_of(job, arch)
     system = system_bytes(job, sizes)
+    one_copy = weighs_one_byte(job, fabric.generation)
     stages = tuple(
         _stage(
             job,
@@ -64,7 +65,8 @@ def peak_memory(job: TrainingJob, arch: Transformer, fabric: Fabric, capacity: f
             index,
             shape,
             moments=_moments(order, index, shape),
-            states=state_parts(job, arch, shape, sizes.replicas, weighs_one_byte(job, fabric.generation)),
+            states=state_parts(job, arch, shape, sizes.replicas, one_copy),
+            cached=cached_weights(job, shape, one_copy),
             system=system,
             passes=count,
         )
@@ -120,10 +122,12 @@ def _stage(
     shape: StageShape,
     moments: Moments,
     states: dict[str, float],
+    cached: float,
     system: float,
     passes: int,
 ) -> StageMemory:
-    """The fullest moment of one GPU of a stage that runs so many passes a step."""
+    """The fullest moment of one GPU of a stage that runs so many passes a step; of its weights `cached` come
+    with the first."""
     step = {name: states.pop(name, 0.0) for name in AT_STEP}
     tensors = stage_activations(job, arch, shape, unit_waits(job, states))
     held = max(moments.layers, key=lambda m: _bytes(m, tensors))
@@ -138,7 +142,7 @@ def _stage(
         "optimizer step": {**resting, **step, **stays},
     }
     counts = {"a layer backward": sum(held), "optimizer step": 0, START: 0}
-    if start := at_start(job, shape, states["weights"] - cached_weights(job, shape)):
+    if start := at_start(job, shape, states["weights"] - cached):
         # NCCL's buffers come later, and the allocator gives them nothing of what it has cached
         found[START] = {**start, SYSTEM: system}
     others: dict[str, float] = {}

@@ -34,7 +34,7 @@ from railwright.training.software.deepspeed import BUCKETS, averaged, copied, ru
 from railwright.training.software.eras import era_of
 from railwright.training.software.formats import frozen_bytes, has_fp32_shards, master_of
 from railwright.training.software.hosted import updates_on_host, weights_on_host
-from railwright.training.software.narrow_weights import keeps_wide
+from railwright.training.software.narrow_weights import keeps_wide, refuses_narrow
 from railwright.training.software.nf4 import (
     NF4_BYTES,
     SCALE,
@@ -219,9 +219,11 @@ def moment_bytes(job: TrainingJob, arch: Transformer, shape: StageShape, ranks: 
     return moment * fullest + by_adam * 2 * moment / (master + 2 * moment)
 
 
-def cached_weights(job: TrainingJob, shape: StageShape) -> float:
-    """What of a stage's weights is not there before the first pass. [byte]"""
+def cached_weights(job: TrainingJob, shape: StageShape, one_copy: bool = False) -> float:
+    """What of a stage's weights is not there before the first pass: `one_copy` as in `state_parts`. [byte]"""
     made = CACHED_BYTES.get(job.dtype, 0.0) * (job.layout.zero < 3)
+    if refuses_narrow(job):
+        made = ONE_COPY if one_copy else WEIGHT_BYTES[job.dtype]
     return _weights(job, shape, made) - _weights(job, shape, 0.0)
 
 
