@@ -48,14 +48,7 @@ from railwright.training.layout.placement import place
 from railwright.training.passes.offload import layer_copies
 from railwright.training.passes.work import Work
 from railwright.training.software.constants import width_of
-from railwright.training.software.eras import (
-    ANY_GPU,
-    Pace,
-    attention_kernels,
-    eras,
-    pace_keys,
-    waiting,
-)
+from railwright.training.software.eras import ANY_GPU, Pace, attention_kernels, eras, pace_keys, waiting
 from railwright.training.software.formats import DTYPES
 from railwright.training.software.host import cpu_factor
 from railwright.training.step.quick import step_seconds

@@ -110,21 +110,23 @@ def graphs_of(record: Mapping[str, str]) -> tuple[Graph, ...]:
 
 def drops(record: Mapping[str, str], era: str) -> bool:
     """Whether a record was trained with dropout, 0.1 of hidden states and of attention's scores: NeMo's GPT-3
-    of 2024, but for MLPerf's 175B, in its tables too."""
+    of 2024, but for MLPerf's 175B, in its tables too; none of its other models.
+
+    Sources: NeMo-Framework-Launcher 24.03.01 to 24.12, launcher_scripts/conf/training/gpt3/{5b,20b,175b}.yaml
+    (hidden_dropout, attention_dropout: 0.1), 175b_mlperf.yaml (0.0); dgxc-benchmarking v24.11.1 to v25.02,
+    nemo_megatron/gpt3_175b_hydra.yaml (0.1); NeMo v2.0.0 to v2.3.0, collections/llm/gpt/model/base.py,
+    GPTConfig175B (0.0); mlcommons/training_results_v3.0 and v3.1, NVIDIA gpt3, conf (0.0).
+    """
     return era == "nemo-2024" and record["model"].startswith("gpt3-") and not is_of_mlperf(record)
 
 
 MLPERF_BATCH = "2048"
 """Sequences of a batch of MLPerf's GPT-3 175B on 512 GPUs, for which NeMo's tables link to MLPerf.
-Sources: NeMo-Framework-Launcher 24.03.01 to 24.12, launcher_scripts/conf/training/gpt3/{5b,20b,175b}.yaml
-(hidden_dropout, attention_dropout: 0.1), 175b_mlperf.yaml (0.0), examples/README.md; dgxc-benchmarking
-v24.11.1 to v25.02, nemo_megatron/gpt3_175b_hydra.yaml (0.1); NeMo v2.0.0 to v2.3.0, collections/llm/gpt/
-model/base.py, GPTConfig175B (0.0); mlcommons/training_results_v3.0 and v3.1, NVIDIA gpt3, conf (0.0).  Of
-NeMo's other models of 2024 in records none has dropout."""
-
+Source: NeMo-Framework-Launcher 24.03.01 to 24.12, examples/README.md."""
 
 FLASH_RELEASES = ("NeMo 24.03.01", "NeMo 24.05", "NeMo 24.07", "NeMo 24.09", "NeMo 2.0.0")
 FLASH_MODELS = (("gpt3-", "NeMo 24.05"), ("grok1-", "NeMo 24"), ("nemotron4-340b", "NeMo 24"))
+"""Releases of NeMo's tables, and models and releases of dgxc-benchmarking's (`attention_of`)."""
 
 
 def attention_of(record: Mapping[str, str], era: str) -> Literal["flash"] | None:

@@ -18,12 +18,7 @@ from railwright.training.layers.along_sequence import copies_rows
 from railwright.training.layout.sizes import sequence_ranks, tokens_of
 from railwright.training.memory.chunked_kept import OF_HEAD, WHOLE_INPUT, head_in_chunks, waiting_in_chunks
 from railwright.training.software.dropout import hidden_dropout
-from railwright.training.software.eras import (
-    compiles_chunks,
-    eager_parts,
-    era_of,
-    unfuses_loss,
-)
+from railwright.training.software.eras import compiles_chunks, eager_parts, era_of, unfuses_loss
 
 CUT: dict[KeptLoss, KeptLoss] = {"eager": "eager, cut", "compiled": "compiled, cut"}
 """What PyTorch's losses are over tensor ranks (torchtitan's loss_parallel, on unless it is switched off)."""
