@@ -48,6 +48,11 @@ CASES = {
         changed(job(batch=64, zero=3), software="deepspeed-2024"),
         {"tensor": (1,), "pipeline": (1,), "zero": (1, 2, 3), "micro_batch": (1, 2), "recompute": ("none",)},
     ),
+    "apex": (
+        DENSE,
+        changed(job(batch=32), software="nemo-2024", apex_bucket=4 * 2.0**20, gradient_dtype="bf16"),
+        {"pipeline": (1, 2), "virtual_pipeline": (1, 2), "overlap_dp": (True, False)},
+    ),
     "schedules": (DENSE, job(batch=32), {"schedule": ("zb-h1", "dualpipe", "gpipe"), "pipeline": (2, 4)}),
     "folded": (DENSE, job(batch=32), {"schedule": ("zb-v", "dualpipe-v"), "pipeline": (2, 4)}),
     "split, with virtual stages": (

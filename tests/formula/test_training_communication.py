@@ -11,7 +11,8 @@ from railwright.spec.training import Overlap
 from railwright.training import simulate
 from railwright.training.layers.stages import stage_shapes
 from railwright.training.layout.sizes import Sizes
-from railwright.training.optimizer.buckets import PURPOSE, bucket_threshold, buckets_of, make_buckets
+from railwright.training.optimizer.buckets import PURPOSE
+from railwright.training.optimizer.packed import bucket_threshold, buckets_of, make_buckets
 from training_cases import DENSE, MOE, changed, job, machine, priced, roofline, sent
 
 BSH = 1024 * 1024 * 2.0

@@ -63,6 +63,7 @@ FIELDS: Mapping[str, Mapping[str, str]] = {
             "attention_kernel attn_implementation flash_attn use_flash_attn flash_attention": "write "
             "'attention_backend', fused or flash; left out, it is what the software chooses",
             "fp8_params fp8_param": "write 'fp8_param_gather'",
+            "bucket_cap_mb distributed_fused_adam": "write 'apex_bucket', with its unit, e.g. 125 MiB",
             "dropout": "write 'hidden_dropout' and 'attention_dropout'",
             "resid_pdrop embd_pdrop hidden_dropout_prob": "write 'hidden_dropout'",
             "attn_pdrop attn_dropout attention_probs_dropout_prob": "write 'attention_dropout'",

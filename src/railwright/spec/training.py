@@ -8,6 +8,7 @@ from pydantic import BeforeValidator, Field
 
 from railwright.spec.dataset import Data
 from railwright.spec.lora import Lora
+from railwright.spec.quantity import Size
 from railwright.spec.section import Name, Section, not_bool
 
 Graph = Literal["attention", "mixer", "mlp", "router", "step"]
@@ -238,6 +239,11 @@ class TrainingJob(Section):
     )
     gradient_dtype: Literal["fp32", "bf16", "fp16"] | None = Field(
         default=None, description="type gradients are reduced in; default: fp32, or fp16 in fp16 training"
+    )
+    apex_bucket: Annotated[Size, Field(gt=0)] | None = Field(
+        default=None,
+        description="size of the buckets of Apex's distributed optimizer, e.g. '125 MiB': NeMo up to 24.12, "
+        "optim.name distributed_fused_adam, bucket_cap_mb; default: Megatron's distributed optimizer",
     )
     fp8_param_gather: bool | None = Field(
         default=None,

@@ -12,9 +12,12 @@ from railwright.measure.training.models import HYBRIDS, architecture_of
 from railwright.measure.training.recipes import recipe_of
 from railwright.measure.training.scripts import (
     OFFLOADED,
+    apex_of,
     attention_of,
     drops,
+    gathers_wide,
     graphs_of,
+    has_narrow_states,
     loss_is_eager,
     script_of,
     sums_in_fp32,
@@ -130,8 +133,25 @@ def job_of(record: Mapping[str, str]) -> TrainingJob:
         lora=adapters(record),
         amax_over=_maxima(record),
         gradient_dtype=_gradients(record, habits),
-        master=habits.master,  # type: ignore[arg-type]
+        **_optimizer(record, habits),
     )
+
+
+def _optimizer(record: Mapping[str, str], habits: Habits) -> dict[str, Any]:
+    """Whose distributed optimizer it was, and in which types weights and states are kept.
+
+    Apex's has fp32 masters of weights that are kept in fp8 alone, else what a bf16 weight lacks (NeMo,
+    megatron_base_model.py, setup_optimization: store_params where fp8_params).
+    """
+    bucket, wide = apex_of(record, habits.era), gathers_wide(record, habits.era)
+    found: dict[str, Any] = {"fp8_param_gather": False} if wide else {}
+    if bucket is None:
+        return found | {"master": habits.master}
+    found["apex_bucket"] = f"{bucket} MiB"
+    if has_narrow_states(record, habits.era):
+        return found | {"master": "remainder", "moment_dtype": "bf16"}
+    narrow = record["dtype"] == "fp8" and not wide
+    return found | {"master": "fp32" if narrow else "remainder"}
 
 
 def _gradients(record: Mapping[str, str], habits: Habits) -> Literal["fp32", "bf16", "fp16"] | None:

@@ -158,6 +158,71 @@ def sums_in_fp32(record: Mapping[str, str]) -> bool:
     return launcher or (record["family"], record["software"]) == ("dgxc-nemotron4-15b-H100", "NeMo 24.12")
 
 
+APEX_LAUNCHED = {"gpt3-5b": 400, "gpt3-": 220, "llama": 125, "nemotron4-340b": 50, "nemotron": 100}
+APEX_RECIPES = {"gpt3-": 220, "llama3.1-405b": 125, "llama3": 75, "nemotron4-340b": 50, "nemotron4-15b": 100}
+"""bucket_cap_mb of Apex's optimizer in NeMo's tables of 2024 and in dgxc-benchmarking's, by the first letters
+of a model that fit."""
+
+APEX_TUNED, APEX_MLPERF, APEX_MLPERF_LAUNCHED = 50, 100, 200
+"""The same of fine-tuning, and of MLPerf's GPT-3: as submitted, and in NeMo's tables."""
+
+MEGATRONS = ("dgxc-nemotron4-15b-H100", "NeMo 24.12")
+"""Family and software of those records of dense models in which NeMo of 2024 ran Megatron's optimizer."""
+
+
+def apex_of(record: Mapping[str, str], era: str) -> int | None:
+    """Size of the buckets of Apex's optimizer, which NeMo's launcher of 2024 ran for dense models; None for
+    other software, mixtures of experts and adapters. [MiB]
+
+    Sources (optim.name distributed_fused_adam, bucket_cap_mb): NeMo-Framework-Launcher 24.03.01 to 24.09,
+    launcher_scripts/conf/training/{gpt3,llama,nemotron}/*.yaml, conf/peft/llama/sft.yaml; dgxc-benchmarking
+    v24.11.1 and v25.02, llama3.1/*.yaml, nemo_megatron/gpt3_175b_hydra.yaml, nemotron/*.yaml (15B of v25.02:
+    mcore_distributed_optim, as grok1/grok1_314b.yaml has); mlcommons/training_results_v3.0 and v4.0, NVIDIA
+    gpt3, conf/megatron_gpt_config.yaml and conf/optim/distributed_fused_adam.yaml (others inferred).
+    """
+    nemo = "NeMo" in record["software"] and record["model"].startswith(tuple(APEX_LAUNCHED))
+    if era != "nemo-2024" or not nemo or record["kind"] == "lora":
+        return None
+    if is_of_mlperf(record):
+        return APEX_MLPERF if record["family"].startswith("mlperf") else APEX_MLPERF_LAUNCHED
+    if (record["family"], record["software"]) == MEGATRONS:
+        return None
+    if record["kind"] == "sft":
+        return APEX_TUNED
+    sizes = APEX_RECIPES if record["family"].startswith("dgxc-") else APEX_LAUNCHED
+    return next((size for name, size in sizes.items() if record["model"].startswith(name)), None)
+
+
+WIDE_MLPERF = ("NVIDIA NeMo Framework", "NVIDIA NeMo Framework Release 23.09")
+"""Software of MLPerf's GPT-3 whose configurations know no fp8_params."""
+
+
+def gathers_wide(record: Mapping[str, str], era: str) -> bool:
+    """Whether weights of a step in fp8 had 16 bits, and were gathered so: NeMo's launcher of 2024 asks for
+    fp8_params in fine-tuning and MLPerf's GPT-3 alone.
+
+    Sources: NeMo-Framework-Launcher 24.03.01 to 24.09, conf/training and examples (no fp8_params but in
+    gpt3/mlperf.yaml and peft/*/h100/*.sh); dgxc-benchmarking v24.11.1 and v25.02 (fp8_params wherever fp8);
+    mlcommons/training_results_v3.0 and v3.1, NVIDIA gpt3, conf (none).
+    """
+    if era != "nemo-2024" or record["dtype"] != "fp8" or "NeMo" not in record["software"]:
+        return False
+    if is_of_mlperf(record):
+        return record["software"] in WIDE_MLPERF
+    return record["family"].startswith("nemo-") and record["kind"] == "pretrain"
+
+
+def has_narrow_states(record: Mapping[str, str], era: str) -> bool:
+    """Whether Adam's moments, and masters where there are any, have 16 bits: in NeMo's fine-tuning
+    and its Nemotron-4 340B (optim.dtype).
+
+    Sources: as of `apex_of` (conf/peft/llama/sft.yaml, conf/training/nemotron/nemotron_340b.yaml;
+    nemotron/nemotron4-340b-synth.yaml).
+    """
+    narrow = record["kind"] == "sft" or record["model"].startswith("nemotron4-340b")
+    return narrow and apex_of(record, era) is not None
+
+
 def is_of_mlperf(record: Mapping[str, str]) -> bool:
     """Whether a record is MLPerf's, in NeMo's tables too."""
     if record["family"].startswith("mlperf"):

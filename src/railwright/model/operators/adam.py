@@ -29,9 +29,10 @@ COPIED = 4.0 + 2
 BY_ADAM = {"16 bits": 2.0, "fp8": 1.0}
 """The same where Adam's kernel writes it, which has read the master."""
 
-CAST = {"delayed": (4.0 + 2) + (2 + 1), "current": (4.0 + 2) + 2 + (2 + 1)}
+CAST = {"delayed": (4.0 + 2) + (2 + 1), "current": (4.0 + 2) + 2 + (2 + 1), "apex": 4.0 + 1}
 """The same of an fp8 weight: the master is copied in 16 bits first, and a current scale wants its largest
-element (Transformer Engine, pytorch/tensor/utils.py, quantize_master_weights)."""
+element (Transformer Engine, pytorch/tensor/utils.py, quantize_master_weights).  With Apex's optimizer it is
+cast as it is (NeMo, core/optim/distributed_adam.py, _check_params_shard_dtypes)."""
 
 CLIPPED = 4.0 + 4
 """Bytes of gradients multiplied in place by what their norm asks for."""

@@ -9,7 +9,8 @@ from railwright.spec.training import TrainingJob
 from railwright.training.layers.communication import Prices, gradient_bytes, weight_bytes
 from railwright.training.layers.stages import StageShape
 from railwright.training.layout.schedule import SHARED, SPLIT, schedule_name
-from railwright.training.optimizer.buckets import buckets_of, gather_tasks, reduce_tasks
+from railwright.training.optimizer.buckets import gather_tasks, reduce_tasks
+from railwright.training.optimizer.packed import buckets_of
 from railwright.training.software.eras import era_of
 from railwright.training.step.shards import Units
 from railwright.training.step.simulating import sharded_units

@@ -57,6 +57,11 @@ def unsaid(job: TrainingJob, arch: Transformer, hosts: Hosts) -> list[str]:
         plain = "interleaved 1F1B" if layout.virtual_pipeline > 1 else "1F1B"
         found.append(f"schedule {name}: not in Megatron-LM; without it, {plain} runs")
     found += placed_by(job)
+    if job.apex_bucket is not None:
+        found.append(
+            "Apex's distributed optimizer (apex_bucket): files of NeMo up to 24.12 have it (optim.name: "
+            f"distributed_fused_adam, bucket_cap_mb: {job.apex_bucket / 2**20:g}), Megatron-LM has its own"
+        )
     if layout.zero == 3 and not layout.reshard:
         found.append("parameters kept until the backward pass (reshard: false): Megatron-FSDP drops them")
     if job.dtype == "fp8_rowwise":

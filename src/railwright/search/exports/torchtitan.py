@@ -306,6 +306,10 @@ def _unset(job: TrainingJob, arch: Transformer) -> list[str]:
         found.append(f"optimizer {job.optimizer} ({how}): torchtitan has Adam and AdamW")
     if job.moment_dtype != "fp32":
         found.append(f"moments in {job.moment_dtype}: torchtitan's AdamW keeps the type of its parameters")
+    if job.apex_bucket is not None:
+        found.append(
+            "Apex's distributed optimizer (apex_bucket): torchtitan shards weights with their states"
+        )
     if job.master == "remainder":
         found.append("master weights as remainders: torchtitan keeps its parameters in fp32")
     if job.gradient_dtype not in (None, "fp32"):

@@ -19,6 +19,7 @@ from railwright.training.layers.sparse_attention import check_chosen
 from railwright.training.layout.divisors import divisors, working
 from railwright.training.layout.schedule import SHARED, SPLIT, route_of, schedule_name
 from railwright.training.layout.sizes import Sizes, data_parallel, domain_of, job_gpus, microbatches
+from railwright.training.optimizer.apex import check_apex
 from railwright.training.optimizer.muon import check_optimizer
 from railwright.training.software.chunked_loss import check_loss
 from railwright.training.software.dropout import check_dropout
@@ -136,6 +137,7 @@ CHECKS = (
     _check("attention", lambda job, arch, fabric: check_attention(job, arch, fabric.generation), "formats"),
     _check("stored", lambda job, arch, _: check_stored(job, arch)),
     _check("optimizer", lambda job, *_: check_optimizer(job), reads=("zero", "offload")),
+    _check("apex", lambda job, arch, _: check_apex(job, arch), reads=("zero", "offload")),
     _check("offload", lambda job, *_: check_offload(job), reads=("zero", "offload", "recompute")),
     _check("dispatch", lambda job, *_: check_dispatch(job)),
     _check("again", lambda job, arch, _: check_again(job, arch), "layers", ("recompute", "offload")),

@@ -29,6 +29,7 @@ class StageShape:
     dense, expert   per chunk, parameters of each layer on one GPU, adapters included
     embedding, head parameters of the ends it holds (0 elsewhere), on one GPU
     adapters        per chunk, parameters of each layer's adapters; None where all weights train
+    tied            whether the head's matrix is the embedding's
     """
 
     chunks: tuple[Chunk, ...]
@@ -38,6 +39,7 @@ class StageShape:
     embedding: float
     head: float
     adapters: tuple[tuple[float, ...], ...] | None = None
+    tied: bool = False
 
     @cached_property
     def dense_total(self) -> float:
@@ -125,6 +127,7 @@ def stage_shapes(
                 embedding=_embedding(arch, layout) if any(c.embedding for c in chunks) else 0.0,
                 head=_head(arch, layout) if any(c.head for c in chunks) else 0.0,
                 adapters=tuple(tuple(added[k] for k in piece) for piece in pieces) if lora else None,
+                tied=arch.tied_embeddings,
             )
         )
     return tuple(found)

@@ -44,8 +44,13 @@ class Buffer(NamedTuple):
 
 
 def moves(job: TrainingJob) -> bool:
-    """Whether a job's weights move; of frozen ones and adapters next to nothing does."""
-    return job.layout.zero == 1 and era_of(job).moves_weights and not job.lora
+    """Whether a job's weights move; of frozen ones and adapters next to nothing does.
+
+    Apex moves all at once, before there are gradients, which take as much (distributed_fused_adam.py,
+    init_param_buffer).
+    """
+    megatrons = era_of(job).moves_weights and job.apex_bucket is None
+    return job.layout.zero == 1 and megatrons and not job.lora
 
 
 def buffers(job: TrainingJob, shape: StageShape) -> tuple[Buffer, ...]:

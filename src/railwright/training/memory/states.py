@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from railwright.model.shape.architecture import Transformer
 from railwright.spec.training import TrainingJob
-from railwright.training.layers.communication import gradient_bytes
+from railwright.training.layers.communication import gradient_bytes, weight_bytes
 from railwright.training.layers.stages import StageShape
 from railwright.training.layout.sizes import Sizes
 from railwright.training.memory.units import (
@@ -22,7 +22,7 @@ from railwright.training.memory.units import (
     largest_unit,
 )
 from railwright.training.optimizer.adam import reads_as_kept, widens_moments
-from railwright.training.optimizer.buckets import bucket_threshold
+from railwright.training.optimizer.apex import padding, widened_gradients
 from railwright.training.optimizer.muon import (
     ITERATION,
     MatrixGroup,
@@ -30,6 +30,7 @@ from railwright.training.optimizer.muon import (
     matrix_groups,
     weights_of,
 )
+from railwright.training.optimizer.packed import bucket_threshold
 from railwright.training.software.deepspeed import BUCKETS, averaged, copied, runs_engine, second_gradients
 from railwright.training.software.eras import era_of
 from railwright.training.software.formats import frozen_bytes, has_fp32_shards, master_of
@@ -119,6 +120,7 @@ def state_parts(
     16 bits, those of one unit (_fsdp_param_group.py, post_backward; _fsdp_param.py,
     to_accumulated_grad_if_needed).
     Frozen weights have neither gradients nor states.  Under Muon, those of the rank with most of them.
+    Apex's buckets are filled up, in all three (`apex.padding`).
     """
     layout, gradient = job.layout, gradient_bytes(job)
     dense, expert = shape.trained_dense_total, shape.trained_expert_total
@@ -132,7 +134,12 @@ def state_parts(
     if is_nf4(job) and layout.zero < 3:
         # held whole, scales too
         weights -= (narrow + beside - NF4_BYTES) * _frozen_in_layers(shape)
-    parts = {"weights": weights, "gradients": gradient * (dense + expert)}
+    extra = padding(job, shape, sizes)
+    parts = {
+        "weights": weights + weight_bytes(job) * extra,
+        "gradients": gradient * (dense + expert + extra)
+        + (4.0 - gradient) * widened_gradients(job, shape, sizes),
+    }
     wide = has_fp32_shards(job)
     widened = wide and layout.reduce_each
     cut = (wide or over > 1, wide or expert_over > 1)
@@ -163,7 +170,7 @@ def state_parts(
         parts |= second_gradients(dense + expert, gradient) | averaged(dense + expert, gradient)
     offload = updates_on_host(job)
     if not offload:
-        parts[STATES] = (master + 2 * moments) * shard
+        parts[STATES] = (master + 2 * moments) * (shard + extra / over)
         if widens_moments(job):
             parts[WIDENED] = 2 * MOMENT_BYTES["fp32"] * max(dense / over, expert / expert_over)
         if job.optimizer == "muon":

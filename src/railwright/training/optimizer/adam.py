@@ -5,6 +5,7 @@ from __future__ import annotations
 from railwright.model.operators.adam import BY_ADAM, CAST, COPIED, AdamTypes
 from railwright.spec.training import TrainingJob
 from railwright.training.layers.communication import gradient_bytes, keeps_narrow_weights
+from railwright.training.optimizer.apex import casts_shards
 from railwright.training.software.deepspeed import runs_fp16_optimizer
 from railwright.training.software.eras import era_of
 from railwright.training.software.formats import amax_over, has_fp32_shards, master_of, scales_at_once
@@ -12,11 +13,13 @@ from railwright.training.software.formats import amax_over, has_fp32_shards, mas
 
 def reads_as_kept(job: TrainingJob) -> bool:
     """Whether Adam's kernel reads gradients in the type they were reduced in and writes weights itself:
-    precision-aware optimizers do, but for fp8 weights whose scale is found at once.
+    precision-aware optimizers do, but for fp8 weights whose scale is found at once, and Apex's.
 
-    Source: Megatron-LM (d98e8a64), core/optimizer/optimizer_config.py,
-    use_precision_aware_optimizer_no_fp8_or_ds_fp8.
+    Sources: Megatron-LM (d98e8a64), core/optimizer/optimizer_config.py,
+    use_precision_aware_optimizer_no_fp8_or_ds_fp8; Apex, distributed_fused_adam.py, _local_step.
     """
+    if job.apex_bucket is not None:
+        return True
     aware = job.moment_dtype != "fp32" or master_of(job) == "remainder"
     return aware and not (master_of(job) == "fp32" and _scaled_at_once(job))
 
@@ -36,8 +39,8 @@ def adam_types(job: TrainingJob) -> AdamTypes:
     """What a job's Adam reads and writes.
 
     PyTorch's FSDP updates its fp32 shards in place, always clipped.  Elsewhere Adam's kernel writes weights
-    itself (`reads_as_kept`), or a copy or cast of masters does (fp8_param_gather).  FP16_Optimizer's
-    copies are counted by themselves, that of masters too (`deepspeed.FP16_STEP_BYTES`).
+    itself (`reads_as_kept`), or a copy or cast of masters does (fp8_param_gather; Apex's of fp8).
+    FP16_Optimizer's copies are counted by themselves, that of masters too (`deepspeed.FP16_STEP_BYTES`).
     """
     if runs_fp16_optimizer(job):
         return AdamTypes(weight=BY_ADAM["16 bits"])
@@ -45,7 +48,9 @@ def adam_types(job: TrainingJob) -> AdamTypes:
     if has_fp32_shards(job):
         return AdamTypes(gradient, master="weights", moment=moment, clipped=True)
     narrow = keeps_narrow_weights(job)
-    if reads_as_kept(job):
+    if casts_shards(job):
+        weight = CAST["apex"]
+    elif reads_as_kept(job):
         weight = BY_ADAM["fp8" if narrow and amax_over(job) != "none" else "16 bits"]
     else:
         weight = CAST["current" if amax_over(job) == "none" else "delayed"] if narrow else COPIED

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from railwright.model.shape.architecture import Transformer
+from railwright.model.shape.architecture import Operator, Transformer
 from railwright.spec.training import TrainingJob
-from railwright.training.layers.communication import Prices
+from railwright.training.layers.communication import Prices, gradient_bytes
 from railwright.training.layers.costs import KernelTime
 from railwright.training.layers.stages import StageShape
 from railwright.training.optimizer.adam import adam_types
+from railwright.training.optimizer.apex import padding
 from railwright.training.optimizer.muon import Update, launching, matrix_groups, muon_update, weights_of
 from railwright.training.software.deepspeed import update_operators
-from railwright.training.software.eras import Pace
+from railwright.training.software.eras import Pace, era_of
 from railwright.training.software.host import cpu_factor
 
 NOTHING = Update(0.0)
@@ -40,4 +41,22 @@ def update_on_gpu(
         every = weights_of(groups)
         rest -= every.dense / over + every.expert / expert_over
     adam = update_operators(job, max(rest, 0.0), prices.groups.sizes.replicas, adam_types(job))
-    return Update(muon.compute + sum(timed(op) for op in adam), muon.exchanged)
+    zeroed = _zeroed(job, shape, prices)
+    return Update(muon.compute + sum(timed(op) for op in (*adam, *zeroed)), muon.exchanged)
+
+
+def _zeroed(job: TrainingJob, shape: StageShape, prices: Prices) -> tuple[Operator, ...]:
+    """Sums of gradients, or shards of them, set to zero for the next step: Megatron's buffers.
+
+    Only of the stage that begins a step: others do it while they wait for their first microbatch.
+    Sources: Megatron-LM, training/training.py, train_step (zero_grad_buffer); Apex,
+    distributed_fused_adam.py, zero_grad.
+    """
+    first = any(chunk.embedding for chunk in shape.chunks)
+    if not (first and era_of(job).megatron_alone):
+        return ()
+    layout, sizes = job.layout, prices.groups.sizes
+    over = sizes.over(layout.zero) if layout.zero >= 2 and layout.reduce_each else (1, 1)
+    held = shape.trained_shard(*over) + padding(job, shape, sizes)
+    size = gradient_bytes(job) * held
+    return (Operator("gradients zeroed", "memory", 0.0, size, "fp32", phase="optimizer"),)
