@@ -106,10 +106,11 @@ def test_a_step_has_its_own_fixed_time() -> None:
 
 
 def test_gaps_count_kernels() -> None:
-    # two microbatches as one or as two: the second has all kernels of the passes twice, the optimizer's once
+    # two microbatches as one or as two: the second has all kernels of the passes twice, the optimizer's three
+    # once
     one = step(replace(ALONE, gap=1e-3)) - step(ALONE)
     two = step(replace(ALONE, gap=1e-3), micro_batch=1) - step(ALONE, micro_batch=1)
-    assert two == pytest.approx(2 * one - 2e-3)
+    assert two == pytest.approx(2 * one - 3e-3)
 
 
 def test_attention_that_writes_its_scores_is_slower() -> None:

@@ -308,8 +308,9 @@ def test_one_server_has_no_network_to_ask_about() -> None:
 
 
 def test_changes_of_shares_are_of_one_stage() -> None:
-    """With a free network the last of two equal stages waits least, with its head: no less for launches."""
-    plan = job(pipeline=2, micro_batch=4, batch=256, overlap=Overlap(dp=False))
+    """With a free network the first of four equal stages waits least, which alone sets gradients to zero: no
+    less for launches."""
+    plan = job(pipeline=4, micro_batch=4, batch=256, overlap=Overlap(dp=False))
     base = simulate(plan, DENSE, machine())
     free = {one.name: one.step for one in what_ifs(plan, DENSE, machine(), base.stage)}
     step = free["Free network between servers"]

@@ -96,6 +96,26 @@ def test_so_does_one_with_weights_on_the_host(layout: dict[str, object], batch: 
         assert _quick(asked, DENSE) == pytest.approx(expected, rel=1e-12)
 
 
+@pytest.mark.parametrize("layout", [{}, {"pipeline": 2}, {"pipeline": 4, "virtual_pipeline": 2}], ids=str)
+def test_so_does_one_with_apexs_buckets(layout: dict[str, object]) -> None:
+    apex = {"software": "nemo-2024", "apex_bucket": 4 * 2.0**20, "gradient_dtype": "bf16"}
+    for overlap in (Overlap(), Overlap(dp=False)):
+        asked = job(batch=64, overlap=overlap, **layout).model_copy(update=apex)
+        expected = simulate(asked, DENSE, machine(2)).step_time
+        assert _quick(asked, DENSE) == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS, ids=str)
+@pytest.mark.parametrize("dtype", ["fp8", "fp8_block"])
+def test_so_does_one_whose_first_passes_make_weights_narrow(layout: dict[str, object], dtype: str) -> None:
+    asked = job(batch=64, dtype=dtype, **layout)
+    try:
+        expected = simulate(asked, DENSE, machine(2)).step_time
+    except PlanError:
+        pytest.skip("no such job")
+    assert _quick(asked, DENSE) == pytest.approx(expected, rel=1e-12)
+
+
 @pytest.mark.parametrize("layout", LAYOUTS, ids=str)
 def test_so_does_one_whose_passes_wait_for_launches(layout: dict[str, object]) -> None:
     """A host that is ahead after passes beside gathers and reductions shortens what it launches next."""

@@ -44,7 +44,7 @@ ERRORS = {
     "mlperf-llama2-70b-L40S": (2, 0.03),
     "mlperf-gpt3-175b-H100": (7, 0.065),
     "mlperf-gpt3-175b-B200": (1, 0.04),
-    "mlperf-llama3.1-405b-GB200": (7, 0.060),
+    "mlperf-llama3.1-405b-GB200": (7, 0.061),
     "mlperf-llama3.1-405b-H200": (2, 0.01),
     "mlperf-llama3.1-405b-B200": (2, 0.02),
 }
@@ -202,11 +202,11 @@ def test_405b_keeps_its_error_from_256_to_2496_gpus() -> None:
 @pytest.mark.parametrize(
     ("system", "channels", "off"),
     [
-        ("theia", None, -0.32),
-        ("theia", 16, -0.27),
-        ("theia", 8, 0.13),
-        ("tyche", None, -0.31),
-        ("tyche", 8, 0.09),
+        ("theia", None, -0.30),
+        ("theia", 16, -0.25),
+        ("theia", 8, 0.145),
+        ("tyche", None, -0.285),
+        ("tyche", 8, 0.10),
     ],
 )
 def test_8b_on_512_gpus_by_the_channels_of_its_gradients(

@@ -18,12 +18,11 @@ Series = tuple[str, str, str, int, int]
 """Family, software, number format, GPUs of the smallest and of the largest machine."""
 
 SHORT = {
-    ("dgxc-gpt3-175b-H100", "NeMo 24.12", "fp8", 128, 2048): (0.059, 0.029),
+    ("dgxc-gpt3-175b-H100", "NeMo 24.12", "fp8", 128, 2048): (0.059, 0.028),
     ("dgxc-gpt3-175b-H100", "PaXML 24.03.04 (JAX)", "fp8", 128, 2048): (0.074, 0.013),
-    ("dgxc-nemotron4-15b-H100", "NeMo 24.09", "bf16", 16, 2048): (0.046, 0.015),
     ("dgxc-nemotron4-15b-H100", "NeMo 25.02.01", "bf16", 16, 2048): (0.045, 0.013),
-    ("dgxc-nemotron4-340b-GB200", "NeMo 25.04.00", "fp8", 128, 512): (0.045, 0.008),
-    ("dgxc-nemotron4-340b-H100", "NeMo 24.09", "fp8", 128, 2048): (0.104, 0.046),
+    ("dgxc-nemotron4-340b-GB200", "NeMo 25.04.00", "fp8", 128, 512): (0.045, 0.009),
+    ("dgxc-nemotron4-340b-H100", "NeMo 24.09", "fp8", 128, 2048): (0.104, 0.052),
     ("dgxc-llama3.1-405b-H100", "NeMo 24.09", "fp8", 576, 2304): (0.099, 0.016),
     ("dgxc-llama2-70b-H100", "MaxText 24.12 (JAX)", "fp8", 64, 2048): (0.140, 0.015),
 }
@@ -54,12 +53,12 @@ def growths() -> dict[Series, tuple[float, float]]:
     return found
 
 
-def test_steps_grow_as_predicted_in_all_but_eight_series() -> None:
+def test_steps_grow_as_predicted_in_all_but_seven_series() -> None:
     off = {name: predicted - measured for name, (measured, predicted) in growths().items()}
     far = {name for name, points in off.items() if abs(points) > 0.03}
     assert far == set(SHORT)
     assert len(off) == 51
-    assert sum(off.values()) / len(off) == pytest.approx(-0.017, abs=0.002)
+    assert sum(off.values()) / len(off) == pytest.approx(-0.016, abs=0.002)
 
 
 def test_what_grows_far_more_than_predicted_is_in_8_bits() -> None:

@@ -74,6 +74,7 @@ class Work:
     ) -> None:
         """`copies`: of a layer's activations to the host, where they are offloaded."""
         self.job, self.arch, self.prices, self.copies = job, arch, prices, copies or {}
+        self.kernel_time = kernel_time
         self.tp = job.layout.tensor
         self.sp = job.layout.sequence_parallel and self.tp > 1
         self.paired = in_pairs(job)

@@ -184,7 +184,7 @@ def _assign(stage: Stage, templates: _Templates, passes: Arrays, early: Any, qui
     _, firsts = np.unique(code, return_index=True)
     # a step's first microbatch finds no gradients on the host to be added to
     first = {u for u in stage.order if u.microbatch == 0 and u.kind != "F"} if stage.data.adds else set()
-    apart = stage.finishing | first
+    apart = stage.finishing | first | stage.making
     finishing = {unit: i for i, unit in enumerate(stage.order) if unit in apart}
     for i in firsts.tolist():
         unit = stage.order[i]

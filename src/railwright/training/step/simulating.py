@@ -30,13 +30,14 @@ from railwright.training.layers.communication import Predict, Prices, stage_size
 from railwright.training.layers.cost_model import CostModel
 from railwright.training.layers.costs import KernelTime
 from railwright.training.layers.stages import StageShape, shapes_of
+from railwright.training.layers.weight_casts import made_seconds
 from railwright.training.layout.pipeline import Placed, compose
 from railwright.training.layout.placement import place
 from railwright.training.layout.schedule import finishing_of, orders_of, route_of
 from railwright.training.layout.sizes import job_gpus, microbatches
 from railwright.training.memory.host_memory import check_host, host_memory
 from railwright.training.memory.peak import peak_memory
-from railwright.training.optimizer.buckets import buckets_of
+from railwright.training.optimizer.packed import buckets_of
 from railwright.training.passes.offload import layer_copies
 from railwright.training.passes.work import Work
 from railwright.training.software.constants import ErrorBand, error_band, family_of
@@ -251,7 +252,9 @@ def stages_of(
     for s, (shape, order, finish) in enumerate(zip(shapes, orders, finishes, strict=True)):
         buckets = buckets_of(job, shape, sizes)
         units = {c: sharded_units(job, shape, c, prices) for c in range(chunks)} if layout.zero == 3 else {}
-        found.append(Stage(shape, buckets, book_of(s), prices, exchange, order, finish, units))
+        book = book_of(s)
+        narrow = made_seconds(job, arch, prices.machine.gpu, sizes.copies, book.work.kernel_time)
+        found.append(Stage(shape, buckets, book, prices, exchange, order, finish, units, narrow))
     send = 0.0
     if layout.pipeline > 1:
         send = prices.time("pp", "pp send", "sendrecv", stage_size(job, arch), "pp")

@@ -9,13 +9,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import inf
+from types import MappingProxyType
 from typing import Literal
 
-from railwright.model.shape.pattern import is_routed
+from railwright.model.shape.pattern import Layer, is_routed
 from railwright.spec.training import TrainingJob
 from railwright.training.lanes.tasks import Begun, Pass, Span, Task, drain, is_ahead, run
 from railwright.training.layers.communication import WEIGHT_BYTES, Prices, gradient_bytes, weight_bytes
 from railwright.training.layers.stages import StageShape
+from railwright.training.layers.weight_casts import making
 from railwright.training.layout.route import Chunk, Unit
 from railwright.training.layout.schedule import SPLIT, schedule_name
 from railwright.training.optimizer.buckets import Bucket, gate_of, gather_tasks, reduce_tasks
@@ -38,15 +40,18 @@ from railwright.training.step.shards import (
 Passed = tuple[Chunk, ...]
 """The chunks of one pass: one, or forward and backward of a pass of two directions."""
 
-Begins = Literal["gathers", "shards", "shards added", "shards kept", "buckets"]
-"""Data-parallel tasks that a pass begins.
+Begins = Literal["gathers", "shards", "shards added", "shards kept", "buckets", "weights"]
+"""Data-parallel tasks that a pass begins, or what else it does that others of its kind do not.
 
 gathers       parameters of its units (zero 3)
 shards        the same again where they were dropped, and the reductions of their gradients
 shards added  likewise, and the host adds them to those of earlier microbatches
 shards kept   parameters alone: gradients stay where they are until the step's last pass
 buckets       reductions of a chunk's gradients
+weights       of the chunk's layers, made narrow for the whole step
 """
+
+NOTHING_NARROW: Mapping[Layer, float] = MappingProxyType({})
 
 _GRADIENTS: dict[str, Gradients] = {"B": "both", "I": "input", "W": "weight"}
 _MOST_KEPT = 4_096
@@ -184,6 +189,7 @@ class Stage:
     shape      what it holds
     order      its passes; finishing  units after which a chunk's gradients are complete
     units      per chunk, its parts whose parameters are sharded (zero 3)
+    narrow     how long one layer of a kind takes to make its weights narrow, once a step (`weight_casts`) [s]
     """
 
     def __init__(
@@ -196,10 +202,12 @@ class Stage:
         order: tuple[Unit, ...],
         finishing: frozenset[Unit],
         units: Mapping[int, Units] | None = None,
+        narrow: Mapping[Layer, float] = NOTHING_NARROW,
     ) -> None:
         self.shape, self.chunks, self.buckets = shape, shape.chunks, tuple(buckets)
         self.book, self.prices, self.data = book, prices, data
         self.order, self.finishing, self.units = order, finishing, units or {}
+        self.narrow, self.making = narrow, _first_passes(order) if narrow else frozenset()
         self.passes: list[tuple[float, Unit, Pass]] = []
         self.dp_spans: list[Span] = []
         self.gathers: list[Task] = []
@@ -268,8 +276,10 @@ class Stage:
         else:
             needed = self.needed[unit.chunk] if unit.kind == "F" and self._pending else {}
             place = {one.tag: i for i, one in enumerate(self._pending)} if needed else {}
-            # Stages with the same chunk may pack its gradients otherwise.
-            held = self.buckets[unit.backward_chunk] if begins == "buckets" else ()
+            # Stages, or jobs, with the same chunk may pack its gradients, and make its weights, otherwise.
+            held: tuple[object, ...] = self.buckets[unit.backward_chunk] if begins == "buckets" else ()
+            if begins == "weights":
+                held = self._made(chunks[0])
             placed = self.book.run(
                 (chunks, unit.kind, begins, held, tuple(needed.items()), ahead),
                 self._pending,
@@ -305,8 +315,10 @@ class Stage:
         return self.book.early(self.chunks_of(unit)) if unit.kind == "FB" else (0.0, 0.0)
 
     def begins(self, unit: Unit) -> Begins | None:
-        """What dp tasks a pass begins, if any."""
+        """What dp tasks a pass begins, or what it does beside, if any."""
         data = self.data
+        if unit in self.making:
+            return "weights"
         if data.zero == 3:
             if unit.kind == "F":
                 return None if data.once else "gathers"
@@ -323,6 +335,8 @@ class Stage:
         tasks, data = self.book.tasks(chunks, unit.kind), self.data
         if begins is None:
             return tasks
+        if begins == "weights":
+            return making(tasks, self._made(chunks[0]))
         if begins == "buckets":
             held = self.buckets[unit.backward_chunk]
             sent = reduce_tasks(held, self.prices, data.each, data.zero, tasks, data.scatters)
@@ -340,6 +354,10 @@ class Stage:
             adding=begins == "shards added",
         )
 
+    def _made(self, chunk: Chunk) -> tuple[float, ...]:
+        """How long each layer of a chunk makes its weights narrow. [s]"""
+        return tuple([self.narrow[kind] for kind in chunk.layers])
+
     def _let_run(self, until: float) -> None:
         """Run pending dp work alone up to an instant."""
         if self._pending and until > self._now:
@@ -351,3 +369,12 @@ class Stage:
         self.dp_spans += [
             Span(span.task, start + span.start, start + span.end) for span in spans if span.task.lane == "dp"
         ]
+
+
+def _first_passes(order: Sequence[Unit]) -> frozenset[Unit]:
+    """The first forward pass of each chunk, but for one that runs beside a backward pass."""
+    first: dict[int, Unit] = {}
+    for unit in order:
+        if unit.kind in ("F", "FB"):
+            first.setdefault(unit.chunk, unit)
+    return frozenset(unit for unit in first.values() if unit.kind == "F")

@@ -1,0 +1,95 @@
+"""Weights of linear layers in 8 or 4 bits, made once a step: its first microbatch does what later ones find.
+
+Transformer Engine keeps them until the optimizer has changed the weights.  What is made depends on what was
+gathered: of weights in fp8 with a scale per tensor only their transpose, where products want one; of 16 bits
+all copies that products read.
+Sources: Transformer Engine d0067d0, pytorch/module/base.py, get_weight_workspace (update_workspace:
+is_first_microbatch); tensor/float8_tensor.py, _create_transpose (its transpose is valid until the next
+update); Megatron-LM d98e8a6, core/distributed/param_and_grad_buffer.py (MXFP8 cast behind its gather).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from railwright.catalog.parts import Gpu
+from railwright.model import layer_parameters
+from railwright.model.shape.architecture import Operator, Transformer
+from railwright.model.shape.pattern import Layer, kinds_present
+from railwright.spec.training import TrainingJob
+from railwright.training.lanes.tasks import Task
+from railwright.training.layers.casts import compiled_casts
+from railwright.training.layers.costs import KernelTime
+from railwright.training.layers.one_copy import weighs_one_byte
+from railwright.training.layout.sizes import weights_cut
+from railwright.training.software.eras import era_of
+from railwright.training.software.formats import scales_at_once
+from railwright.training.software.narrow_weights import keeps_wide
+
+READ = 2.0
+"""Bytes of a weight in 16 bits."""
+
+COPY = {"fp8": 1.0, "mxfp8": 1 + 1 / 32, "fp8_block": 1 + 4 / 128**2, "nvfp4": 0.5 + 1 / 16}
+"""Bytes of one copy of a weight with its scales, as products read it."""
+
+TURNED = 1.0 + 1
+"""Bytes moved by making the transpose of a weight in 8 bits."""
+
+KERNELS = 4
+"""Kernels of a layer: one for the weights of each of its linear layers."""
+
+NAME = "weights made narrow"
+
+
+def made_bytes(job: TrainingJob, gpu: Gpu, ranks: int) -> tuple[float, float]:
+    """Bytes moved once a step for a weight that trains, and for a frozen one.
+
+    ranks  that hold the same weights, of experts or of the rest
+    NVFP4's weights, and those in fp8 with a scale found at once, are read for their largest element first
+    (Transformer Engine, common/recipe/current_scaling.cu, nvfp4.cu).  Frozen weights that are kept in 8 bits
+    alone stay as they are.  ZeRO-3 gathers in every pass, PyTorch's and JAX's casts are of every pass too.
+    """
+    if job.dtype not in COPY or job.layout.zero == 3:
+        return 0.0, 0.0
+    if era_of(job).framework != "megatron" or compiled_casts(job):
+        return 0.0, 0.0
+    copies, alone = 1 if weighs_one_byte(job, gpu.generation) else 2, not keeps_wide(job, ranks)
+    if job.dtype == "fp8" and alone:
+        return TURNED * (copies - 1), 0.0
+    searched = job.dtype == "nvfp4" or (job.dtype == "fp8" and scales_at_once(job))
+    made = READ * (1 + searched) + copies * COPY[job.dtype]
+    return made, 0.0 if job.dtype == "mxfp8" and alone else made
+
+
+def made_seconds(
+    job: TrainingJob, arch: Transformer, gpu: Gpu, ranks: int, timed: KernelTime
+) -> Mapping[Layer, float]:
+    """How long that takes one GPU for each kind of layer; {} where nothing is made. [s]
+
+    ranks  as in `made_bytes`
+    """
+    trained, frozen = made_bytes(job, gpu, ranks)
+    each = frozen if job.lora else trained
+    if not each:
+        return {}
+    held = {kind: layer_parameters(arch, kind, weights_cut(job.layout, kind)) for kind in kinds_present(arch)}
+    return {
+        kind: timed(Operator(NAME, "memory", 0.0, each * (of.dense + of.expert), "bf16", launches=KERNELS))
+        for kind, of in held.items()
+    }
+
+
+def making(tasks: Sequence[Task], seconds: Sequence[float]) -> list[Task]:
+    """A forward pass that makes the weights of each layer narrow ahead of what the layer computes.
+
+    seconds  for each layer of the chunk
+    """
+    found: list[Task] = []
+    place: list[int] = []
+    waiting = dict(enumerate(seconds))
+    for task in tasks:
+        if task.lane == "compute" and (first := waiting.pop(task.layer, 0.0)):
+            found.append(Task("compute", NAME, "weights", first, (), task.layer))
+        place.append(len(found))
+        found.append(task.behind(tuple([place[n] for n in task.after])))
+    return found
