@@ -13,12 +13,12 @@ from railwright.model.operators.cut import Cut
 from railwright.model.shape.architecture import Operator
 from railwright.model.shape.pattern import layer_kinds
 from railwright.spec.lora import Lora
-from railwright.spec.training import Layout
+from railwright.spec.training import Layout, Overlap
 from railwright.training import simulate
 from railwright.training.lanes.tasks import Task
 from railwright.training.layers.weight_casts import NAME, made_bytes, making
 from railwright.training.software.eras import Pace
-from training_cases import DENSE, changed, job, machine, priced, roofline
+from training_cases import DENSE, MOE, changed, job, machine, priced, roofline
 
 GPUS = {name: load_catalog().gpus[name] for name in ("h100-sxm", "b200-sxm")}
 BLOCK, FOUR = 1 + 4 / 128**2, 0.5 + 1 / 16
@@ -101,6 +101,25 @@ def test_it_is_once_a_step() -> None:
         return sum(NAME in event.name for event in run.timeline.events)
 
     assert made(32) == made(128) == DENSE.layers
+
+
+@pytest.mark.parametrize(
+    "layout",
+    [
+        {"overlap": Overlap(ep=True)},
+        {"pipeline": 2, "virtual_pipeline": 2, "overlap": Overlap(ep=True)},
+        {"pipeline": 4, "schedule": "dualpipe", "batch": 256},
+        {"pipeline": 2, "schedule": "zb-h1"},
+        {"pipeline": 2, "zero": 2},
+    ],
+    ids=str,
+)
+def test_so_it_is_beside_backward_passes(layout: dict[str, object]) -> None:
+    wanted = job(dtype="fp8", expert=4, **layout)
+    run = simulate(wanted, MOE, machine(4), predict=priced(50e9), kernel=roofline)
+    made = [event.name.split(",")[0] for event in run.timeline.events if NAME in event.name]
+    twice = 2 if layout.get("schedule") == "dualpipe" else 1
+    assert sorted(made) == sorted(f"layer {i} {NAME}" for i in range(1, MOE.layers + 1) for _ in range(twice))
 
 
 def test_a_layer_s_weights_come_before_what_it_computes() -> None:

@@ -17,7 +17,7 @@ from railwright.model import layer_parameters
 from railwright.model.shape.architecture import Operator, Transformer
 from railwright.model.shape.pattern import Layer, kinds_present
 from railwright.spec.training import TrainingJob
-from railwright.training.lanes.tasks import Task
+from railwright.training.lanes.tasks import Task, ahead_of
 from railwright.training.layers.casts import compiled_casts
 from railwright.training.layers.costs import KernelTime
 from railwright.training.layers.one_copy import weighs_one_byte
@@ -79,14 +79,15 @@ def made_seconds(
     }
 
 
-def making(tasks: Sequence[Task], seconds: Sequence[float]) -> list[Task]:
+def making(tasks: Sequence[Task], seconds: Sequence[float], beside: bool = False) -> list[Task]:
     """A forward pass that makes the weights of each layer narrow ahead of what the layer computes.
 
     seconds  for each layer of the chunk
+    beside   whether a backward pass of another microbatch is among the tasks
     """
     found: list[Task] = []
     place: list[int] = []
-    waiting = dict(enumerate(seconds))
+    waiting = {ahead_of(i) if beside else i: each for i, each in enumerate(seconds)}
     for task in tasks:
         if task.lane == "compute" and (first := waiting.pop(task.layer, 0.0)):
             found.append(Task("compute", NAME, "weights", first, (), task.layer))

@@ -316,9 +316,11 @@ class Stage:
 
     def begins(self, unit: Unit) -> Begins | None:
         """What dp tasks a pass begins, or what it does beside, if any."""
+        found = self._exchanged(unit)
+        return "weights" if found is None and unit in self.making else found
+
+    def _exchanged(self, unit: Unit) -> Begins | None:
         data = self.data
-        if unit in self.making:
-            return "weights"
         if data.zero == 3:
             if unit.kind == "F":
                 return None if data.once else "gathers"
@@ -336,7 +338,7 @@ class Stage:
         if begins is None:
             return tasks
         if begins == "weights":
-            return making(tasks, self._made(chunks[0]))
+            return making(tasks, self._made(chunks[0]), beside=unit.kind == "FB")
         if begins == "buckets":
             held = self.buckets[unit.backward_chunk]
             sent = reduce_tasks(held, self.prices, data.each, data.zero, tasks, data.scatters)
@@ -372,9 +374,9 @@ class Stage:
 
 
 def _first_passes(order: Sequence[Unit]) -> frozenset[Unit]:
-    """The first forward pass of each chunk, but for one that runs beside a backward pass."""
+    """The first forward pass of each chunk, also beside a backward pass of another microbatch."""
     first: dict[int, Unit] = {}
     for unit in order:
         if unit.kind in ("F", "FB"):
             first.setdefault(unit.chunk, unit)
-    return frozenset(unit for unit in first.values() if unit.kind == "F")
+    return frozenset(first.values())
