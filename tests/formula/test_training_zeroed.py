@@ -35,11 +35,12 @@ def zeroed(wanted: TrainingJob) -> float:
         (changed(job(), gradient_dtype="bf16"), 2 * PARAMETERS),
         (job(zero=2), 4 * PARAMETERS / 32),
         (job(zero=3), 4 * PARAMETERS / 32),
+        (job(offload=("optimizer",)), 4 * PARAMETERS),
         (changed(job(zero=3), software="fsdp-2025"), 0),
         (changed(job(zero=3), software="xla-2025"), 0),
         (changed(job(zero=1), software="deepspeed-2024"), 0),
     ],
-    ids=["fp32", "not sharded", "16 bits", "zero 2", "zero 3", "FSDP", "JAX", "DeepSpeed"],
+    ids=["fp32", "not sharded", "16 bits", "zero 2", "zero 3", "on the host", "FSDP", "JAX", "DeepSpeed"],
 )
 def test_megatron_clears_its_buffers(wanted: TrainingJob, moved: float) -> None:
     assert zeroed(wanted) == pytest.approx(moved, rel=1e-3, abs=1.0)

@@ -36,7 +36,7 @@ from railwright.training.layout.schedule import FOLDED, SHARED, SPLIT, in_pairs,
 from railwright.training.layout.sizes import job_gpus
 from railwright.training.memory.activations import layers_away
 from railwright.training.memory.host_memory import tensors_of
-from railwright.training.optimizer.update import update_on_gpu
+from railwright.training.optimizer.update import update_on_gpu, zeroing
 from railwright.training.passes.lockstep import in_step, without_waits
 from railwright.training.passes.offload import layer_copies, update_on_host
 from railwright.training.passes.work import Work
@@ -363,7 +363,8 @@ class Pricer:
         held = shape.trained_shard(over, expert_over)
         if updates_on_host(job):
             ranks, tensors = prices.groups.grid.size, tensors_of(job, self.arch, shape, held)
-            return update_on_host(job, held, ranks, self.machine, tensors).seconds + self.pace.step
+            cleared = zeroing(job, shape, prices, self.kernel)
+            return update_on_host(job, held, ranks, self.machine, tensors).seconds + cleared + self.pace.step
         update = update_on_gpu(job, self.arch, shape, prices, self.kernel, self.pace, over, expert_over)
         return update.seconds + self.pace.step
 

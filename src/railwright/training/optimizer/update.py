@@ -15,7 +15,7 @@ from railwright.training.software.eras import Pace, era_of
 from railwright.training.software.host import cpu_factor
 
 NOTHING = Update(0.0)
-"""No GPU updates anything."""
+"""No GPU updates anything by Muon."""
 
 
 def update_on_gpu(
@@ -41,12 +41,13 @@ def update_on_gpu(
         every = weights_of(groups)
         rest -= every.dense / over + every.expert / expert_over
     adam = update_operators(job, max(rest, 0.0), prices.groups.sizes.replicas, adam_types(job))
-    zeroed = _zeroed(job, shape, prices)
-    return Update(muon.compute + sum(timed(op) for op in (*adam, *zeroed)), muon.exchanged)
+    zeroed = zeroing(job, shape, prices, timed)
+    return Update(muon.compute + sum(timed(op) for op in adam) + zeroed, muon.exchanged)
 
 
-def _zeroed(job: TrainingJob, shape: StageShape, prices: Prices) -> tuple[Operator, ...]:
-    """Sums of gradients, or shards of them, set to zero for the next step: Megatron's buffers.
+def zeroing(job: TrainingJob, shape: StageShape, prices: Prices, timed: KernelTime) -> float:
+    """How long sums of gradients, or shards of them, take to be set to zero for the next step: Megatron's
+    buffers, which are on the GPU wherever the optimizer runs. [s]
 
     Only of the stage that begins a step: others do it while they wait for their first microbatch.
     Sources: Megatron-LM, training/training.py, train_step (zero_grad_buffer); Apex,
@@ -54,9 +55,8 @@ def _zeroed(job: TrainingJob, shape: StageShape, prices: Prices) -> tuple[Operat
     """
     first = any(chunk.embedding for chunk in shape.chunks)
     if not (first and era_of(job).megatron_alone):
-        return ()
+        return 0.0
     layout, sizes = job.layout, prices.groups.sizes
     over = sizes.over(layout.zero) if layout.zero >= 2 and layout.reduce_each else (1, 1)
-    held = shape.trained_shard(*over) + padding(job, shape, sizes)
-    size = gradient_bytes(job) * held
-    return (Operator("gradients zeroed", "memory", 0.0, size, "fp32", phase="optimizer"),)
+    size = gradient_bytes(job) * (shape.trained_shard(*over) + padding(job, shape, sizes))
+    return timed(Operator("gradients zeroed", "memory", 0.0, size, "fp32", phase="optimizer"))

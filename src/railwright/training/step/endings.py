@@ -15,7 +15,7 @@ from railwright.training.layout.placement import GroupKind
 from railwright.training.layout.schedule import schedule_name
 from railwright.training.memory.host_memory import tensors_of
 from railwright.training.optimizer.muon import Exchanged, Update, exchange_time
-from railwright.training.optimizer.update import NOTHING, update_on_gpu
+from railwright.training.optimizer.update import update_on_gpu, zeroing
 from railwright.training.passes.offload import ON_GPU, HostUpdate, update_on_host
 from railwright.training.software.hosted import updates_on_host
 from railwright.training.step.stage import Stage
@@ -90,7 +90,8 @@ def _update(
         return ON_GPU, update_on_gpu(job, arch, shape, prices, costs.kernel, costs.pace, over, expert_over)
     held = shape.trained_shard(over, expert_over)
     tensors = tensors_of(job, arch, shape, held)
-    return update_on_host(job, held, prices.groups.grid.size, prices.machine, tensors), NOTHING
+    cleared = Update(zeroing(job, shape, prices, costs.kernel))
+    return update_on_host(job, held, prices.groups.grid.size, prices.machine, tensors), cleared
 
 
 def _held_twice(
