@@ -18,7 +18,7 @@ from railwright.training.layers.stages import StageShape
 from railwright.training.memory.states import head_bytes
 from railwright.training.memory.units import ENDS_BYTES
 from railwright.training.software.eras import era_of
-from railwright.training.software.narrow_weights import refuses_narrow
+from railwright.training.software.narrow_weights import keeps_wide
 
 BUFFERED_BYTES = {"fp8": 1.0, "mxfp8": 0.0}
 """Bytes of one weight of a layer in the distributed optimizer's buffer, where not 16 bits: fp8 with a scale
@@ -65,7 +65,8 @@ def buffers(job: TrainingJob, shape: StageShape) -> tuple[Buffer, ...]:
 
 def _of_chunk(job: TrainingJob, shape: StageShape, c: int) -> list[Buffer]:
     layout, chunk = job.layout, shape.chunks[c]
-    narrow = ENDS_BYTES if refuses_narrow(job) else BUFFERED_BYTES.get(job.dtype, ENDS_BYTES)
+    # under ZeRO-1, the number of ranks with the same weights widens none
+    narrow = ENDS_BYTES if keeps_wide(job, 1) else BUFFERED_BYTES.get(job.dtype, ENDS_BYTES)
     embedding, head = shape.embedding * chunk.embedding, shape.head * chunk.head
     held = {
         "ends": (embedding + head, ENDS_BYTES * embedding + head_bytes(job, narrow) * head),

@@ -66,7 +66,7 @@ def peak_memory(job: TrainingJob, arch: Transformer, fabric: Fabric, capacity: f
             shape,
             moments=_moments(order, index, shape),
             states=state_parts(job, arch, shape, sizes.replicas, one_copy),
-            cached=cached_weights(job, shape, one_copy),
+            cached=cached_weights(job, shape, sizes.replicas, one_copy),
             system=system,
             passes=count,
         )

@@ -143,7 +143,8 @@ class Replay:
         get_weight_workspace, and pytorch/optimizers/fused_adam.py).
         """
         states = self.states
-        casts, moved = cached_weights(self.job, self.shape, self.one_copy), buffers(self.job, self.shape)
+        casts = cached_weights(self.job, self.shape, self.ranks, self.one_copy)
+        moved = buffers(self.job, self.shape)
         weights = [self.each(one.weights, of=one) for one in moved]
         self.each(states["weights"] - casts - sum(one.weights for one in moved))
         for one, blocks in zip(moved, weights, strict=True):

@@ -35,7 +35,7 @@ from railwright.training.software.deepspeed import BUCKETS, averaged, copied, ru
 from railwright.training.software.eras import era_of
 from railwright.training.software.formats import frozen_bytes, has_fp32_shards, master_of
 from railwright.training.software.hosted import updates_on_host, weights_on_host
-from railwright.training.software.narrow_weights import keeps_wide, refuses_narrow
+from railwright.training.software.narrow_weights import keeps_wide
 from railwright.training.software.nf4 import (
     NF4_BYTES,
     SCALE,
@@ -226,10 +226,11 @@ def moment_bytes(job: TrainingJob, arch: Transformer, shape: StageShape, ranks: 
     return moment * fullest + by_adam * 2 * moment / (master + 2 * moment)
 
 
-def cached_weights(job: TrainingJob, shape: StageShape, one_copy: bool = False) -> float:
-    """What of a stage's weights is not there before the first pass: `one_copy` as in `state_parts`. [byte]"""
+def cached_weights(job: TrainingJob, shape: StageShape, ranks: int, one_copy: bool = False) -> float:
+    """What of a stage's weights is not there before the first pass; `ranks` and `one_copy` as in
+    `state_parts`. [byte]"""
     made = CACHED_BYTES.get(job.dtype, 0.0) * (job.layout.zero < 3)
-    if refuses_narrow(job):
+    if keeps_wide(job, Sizes.under(job.layout, ranks // job.layout.context).copies):
         made = ONE_COPY if one_copy else WEIGHT_BYTES[job.dtype]
     return _weights(job, shape, made) - _weights(job, shape, 0.0)
 
@@ -244,7 +245,7 @@ def native_saves(job: TrainingJob, shape: StageShape) -> float:
     """
     if job.dtype != "nvfp4" or not 0 < job.layout.zero < 3 or job.lora or not era_of(job).megatron_alone:
         return 0.0
-    return cached_weights(job, shape) * WEIGHT_BYTES["bf16"] / CACHED_BYTES["nvfp4"]
+    return cached_weights(job, shape, job.layout.context) * WEIGHT_BYTES["bf16"] / CACHED_BYTES["nvfp4"]
 
 
 def _mean(groups: tuple[MatrixGroup, ...]) -> float:
