@@ -15,7 +15,7 @@ PARAMETERS = count_parameters(DENSE).total
 
 
 def zeroed(wanted: TrainingJob) -> float:
-    """Bytes of a step that are longer by the time of that kernel, which takes a second for 1e12 of them."""
+    """Bytes that the kernel moves, read off a step that it makes longer by a second for 1e12 of them."""
 
     def step(seconds: float) -> float:
         def kernel(operator: Operator) -> float:

@@ -19,21 +19,18 @@ from railwright.model.shape.pattern import Layer, kinds_present
 from railwright.spec.training import TrainingJob
 from railwright.training.lanes.tasks import Task, ahead_of
 from railwright.training.layers.casts import compiled_casts
+from railwright.training.layers.communication import WEIGHT_BYTES
 from railwright.training.layers.costs import KernelTime
+from railwright.training.layers.input_casts import TURNED
 from railwright.training.layers.one_copy import weighs_one_byte
 from railwright.training.layout.sizes import weights_cut
 from railwright.training.software.eras import era_of
 from railwright.training.software.formats import scales_at_once
-from railwright.training.software.narrow_weights import keeps_wide
+from railwright.training.software.narrow_weights import has_narrow, keeps_wide
 
-READ = 2.0
-"""Bytes of a weight in 16 bits."""
-
-COPY = {"fp8": 1.0, "mxfp8": 1 + 1 / 32, "fp8_block": 1 + 4 / 128**2, "nvfp4": 0.5 + 1 / 16}
-"""Bytes of one copy of a weight with its scales, as products read it."""
-
-TURNED = 1.0 + 1
-"""Bytes moved by making the transpose of a weight in 8 bits."""
+COPY_BYTES = {"fp8": 1.0, "mxfp8": 1 + 1 / 32, "fp8_block": 1 + 4 / 128**2, "nvfp4": 0.5 + 1 / 16}
+"""Bytes of one copy of a weight with its scales, as products read it (`memory.states.WEIGHT_BYTES` says whose
+scales they are)."""
 
 KERNELS = 4
 """Kernels of a layer: one for the weights of each of its linear layers."""
@@ -41,24 +38,26 @@ KERNELS = 4
 NAME = "weights made narrow"
 
 
-def made_bytes(job: TrainingJob, gpu: Gpu, ranks: int) -> tuple[float, float]:
-    """Bytes moved once a step for a weight that trains, and for a frozen one.
+def made_bytes(job: TrainingJob, gpu: Gpu, ranks: int) -> float:
+    """Bytes moved once a step for a weight of a layer; of frozen ones where adapters train.
 
     ranks  that hold the same weights, of experts or of the rest
     NVFP4's weights, and those in fp8 with a scale found at once, are read for their largest element first
     (Transformer Engine, common/recipe/current_scaling.cu, nvfp4.cu).  Frozen weights that are kept in 8 bits
     alone stay as they are.  ZeRO-3 gathers in every pass, PyTorch's and JAX's casts are of every pass too.
     """
-    if job.dtype not in COPY or job.layout.zero == 3:
-        return 0.0, 0.0
+    if job.dtype not in COPY_BYTES or job.layout.zero == 3:
+        return 0.0
     if era_of(job).framework != "megatron" or compiled_casts(job):
-        return 0.0, 0.0
-    copies, alone = 1 if weighs_one_byte(job, gpu.generation) else 2, not keeps_wide(job, ranks)
-    if job.dtype == "fp8" and alone:
-        return TURNED * (copies - 1), 0.0
+        return 0.0
+    copies = 1 if weighs_one_byte(job, gpu.generation) else 2
+    if has_narrow(job) and not keeps_wide(job, ranks):
+        if job.lora:
+            return 0.0
+        if job.dtype == "fp8":
+            return TURNED * (copies - 1)
     searched = job.dtype == "nvfp4" or (job.dtype == "fp8" and scales_at_once(job))
-    made = READ * (1 + searched) + copies * COPY[job.dtype]
-    return made, 0.0 if job.dtype == "mxfp8" and alone else made
+    return WEIGHT_BYTES * (1 + searched) + copies * COPY_BYTES[job.dtype]
 
 
 def made_seconds(
@@ -68,8 +67,7 @@ def made_seconds(
 
     ranks  as in `made_bytes`
     """
-    trained, frozen = made_bytes(job, gpu, ranks)
-    each = frozen if job.lora else trained
+    each = made_bytes(job, gpu, ranks)
     if not each:
         return {}
     held = {kind: layer_parameters(arch, kind, weights_cut(job.layout, kind)) for kind in kinds_present(arch)}
@@ -90,7 +88,7 @@ def making(tasks: Sequence[Task], seconds: Sequence[float], beside: bool = False
     waiting = {ahead_of(i) if beside else i: each for i, each in enumerate(seconds)}
     for task in tasks:
         if task.lane == "compute" and (first := waiting.pop(task.layer, 0.0)):
-            found.append(Task("compute", NAME, "weights", first, (), task.layer))
+            found.append(Task("compute", NAME, NAME, first, (), task.layer))
         place.append(len(found))
         found.append(task.behind(tuple([place[n] for n in task.after])))
     return found

@@ -12,6 +12,7 @@ from railwright.model.shape.architecture import Transformer
 from railwright.spec.training import TrainingJob
 from railwright.training.layers.communication import gradient_bytes, weight_bytes
 from railwright.training.layers.stages import StageShape
+from railwright.training.layers.weight_casts import COPY_BYTES
 from railwright.training.layout.sizes import Sizes
 from railwright.training.memory.units import (
     ENDS_BYTES,
@@ -48,11 +49,11 @@ from railwright.training.software.zero_engine import SUB_GROUP, bucket_bytes
 WEIGHT_BYTES = {
     "bf16": 2.0,
     "fp16": 2.0,
-    "fp8": 2.0,
+    "fp8": 2 * COPY_BYTES["fp8"],
     "fp8_rowwise": 2.0,
-    "fp8_block": 2 + 2 * (1 + 4 / 128**2),
-    "mxfp8": 2 * (1 + 1 / 32),
-    "nvfp4": 2 + 2 * (0.5 + 1 / 16),
+    "fp8_block": 2 + 2 * COPY_BYTES["fp8_block"],
+    "mxfp8": 2 * COPY_BYTES["mxfp8"],
+    "nvfp4": 2 + 2 * COPY_BYTES["nvfp4"],
 }
 """Bytes of one weight of a layer.  16 bits; fp8 keeps the weight and its transpose in one byte each where
 products do not take any layout (ONE_COPY where they do); MXFP8 a row- and a column-wise copy with one scale
@@ -63,10 +64,10 @@ Source: Megatron-Bridge, training/mixed_precision.py (fp8_param_gather for fp8 w
 MXFP8, none for blocks and for NVFP4; where it cannot be, 16 bits lie beside: `narrow_weights`);
 Transformer Engine, pytorch/tensor/float8_tensor.py, mxfp8_tensor.py, nvfp4_tensor.py."""
 
-ONE_COPY = 1.0
+ONE_COPY = COPY_BYTES["fp8"]
 """Bytes of one in fp8 without a transpose."""
 
-CACHED_BYTES = {"fp8_block": 2 * (1 + 4 / 128**2), "nvfp4": 2 * (0.5 + 1 / 16)}
+CACHED_BYTES = {name: 2 * COPY_BYTES[name] for name in ("fp8_block", "nvfp4")}
 """Of these, the two copies that a step's first pass makes of a weight in 16 bits: there are none before."""
 
 MASTER_BYTES = {"fp32": 4.0, "remainder": 2.0}

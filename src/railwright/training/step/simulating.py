@@ -16,7 +16,7 @@ from railwright.collectives.machine import Machine, may_refuse
 from railwright.compute import kernel_time, profile_of
 from railwright.errors import PlanError
 from railwright.model.shape.architecture import Operator, Transformer
-from railwright.model.shape.pattern import kind_of
+from railwright.model.shape.pattern import Layer, kind_of
 from railwright.spec.training import TrainingJob
 from railwright.training.checks.feed import fed, feed_of
 from railwright.training.checks.fitting import check_memory
@@ -248,13 +248,15 @@ def stages_of(
     chunks, orders = route_of(layout).chunks, orders_of(job, count)
     finishes = finishing_of(job, count)
     found = []
+    narrow: dict[PassBook, Mapping[Layer, float]] = {}
     shapes = shapes_of(job, arch)
     for s, (shape, order, finish) in enumerate(zip(shapes, orders, finishes, strict=True)):
         buckets = buckets_of(job, shape, sizes)
         units = {c: sharded_units(job, shape, c, prices) for c in range(chunks)} if layout.zero == 3 else {}
         book = book_of(s)
-        narrow = made_seconds(job, arch, prices.machine.gpu, sizes.copies, book.work.kernel_time)
-        found.append(Stage(shape, buckets, book, prices, exchange, order, finish, units, narrow))
+        if book not in narrow:
+            narrow[book] = made_seconds(job, arch, prices.machine.gpu, sizes.copies, book.work.kernel_time)
+        found.append(Stage(shape, buckets, book, prices, exchange, order, finish, units, narrow[book]))
     send = 0.0
     if layout.pipeline > 1:
         send = prices.time("pp", "pp send", "sendrecv", stage_size(job, arch), "pp")

@@ -207,7 +207,8 @@ class Stage:
         self.shape, self.chunks, self.buckets = shape, shape.chunks, tuple(buckets)
         self.book, self.prices, self.data = book, prices, data
         self.order, self.finishing, self.units = order, finishing, units or {}
-        self.narrow, self.making = narrow, _first_passes(order) if narrow else frozenset()
+        self.narrow = narrow
+        self.making = _first_passes(order, len(self.chunks)) if narrow else frozenset()
         self.passes: list[tuple[float, Unit, Pass]] = []
         self.dp_spans: list[Span] = []
         self.gathers: list[Task] = []
@@ -320,6 +321,7 @@ class Stage:
         return "weights" if found is None and unit in self.making else found
 
     def _exchanged(self, unit: Unit) -> Begins | None:
+        """What dp tasks a pass begins, if any."""
         data = self.data
         if data.zero == 3:
             if unit.kind == "F":
@@ -373,10 +375,12 @@ class Stage:
         ]
 
 
-def _first_passes(order: Sequence[Unit]) -> frozenset[Unit]:
+def _first_passes(order: Sequence[Unit], chunks: int) -> frozenset[Unit]:
     """The first forward pass of each chunk, also beside a backward pass of another microbatch."""
     first: dict[int, Unit] = {}
     for unit in order:
         if unit.kind in ("F", "FB"):
             first.setdefault(unit.chunk, unit)
+        if len(first) == chunks:
+            break
     return frozenset(first.values())
