@@ -35,16 +35,14 @@ from railwright.training.layout.route import Kind
 from railwright.training.layout.schedule import FOLDED, SHARED, SPLIT, in_pairs, schedule_name
 from railwright.training.layout.sizes import job_gpus
 from railwright.training.memory.activations import layers_away
-from railwright.training.memory.host_memory import tensors_of
-from railwright.training.optimizer.update import update_on_gpu, zeroing
 from railwright.training.passes.lockstep import in_step, without_waits
-from railwright.training.passes.offload import layer_copies, update_on_host
+from railwright.training.passes.offload import layer_copies
+from railwright.training.passes.updates import stage_update
 from railwright.training.passes.work import Work
 from railwright.training.software.constants import constant
 from railwright.training.software.eras import attention_kernels, pace_of
 from railwright.training.software.formats import amax_over
 from railwright.training.software.host import relieved
-from railwright.training.software.hosted import updates_on_host
 from railwright.training.step.quick import pass_times
 from railwright.training.step.simulating import kernel_timer
 from railwright.training.step.stage import PassBook, Passed
@@ -360,13 +358,8 @@ class Pricer:
     def _optimizer(
         self, job: TrainingJob, shape: StageShape, prices: Prices, over: int, expert_over: int
     ) -> float:
-        held = shape.trained_shard(over, expert_over)
-        if updates_on_host(job):
-            ranks, tensors = prices.groups.grid.size, tensors_of(job, self.arch, shape, held)
-            cleared = zeroing(job, shape, prices, self.kernel)
-            return update_on_host(job, held, ranks, self.machine, tensors).seconds + cleared + self.pace.step
-        update = update_on_gpu(job, self.arch, shape, prices, self.kernel, self.pace, over, expert_over)
-        return update.seconds + self.pace.step
+        host, own = stage_update(job, self.arch, shape, prices, self.kernel, self.pace, over, expert_over)
+        return host.seconds + own.seconds + self.pace.step
 
     def _crossings(self, prices: Prices) -> tuple[bytes, ...]:
         """The groups that the collectives of a pass run on."""

@@ -10,14 +10,12 @@ from railwright.spec.training import TrainingJob
 from railwright.training.lanes.tasks import Task
 from railwright.training.layers.communication import Prices, gradient_bytes
 from railwright.training.layers.cost_model import CostModel
-from railwright.training.layers.stages import StageShape, tied_parameters
+from railwright.training.layers.stages import tied_parameters
 from railwright.training.layout.placement import GroupKind
 from railwright.training.layout.schedule import schedule_name
-from railwright.training.memory.host_memory import tensors_of
-from railwright.training.optimizer.muon import Exchanged, Update, exchange_time
-from railwright.training.optimizer.update import update_on_gpu, zeroing
-from railwright.training.passes.offload import ON_GPU, HostUpdate, update_on_host
-from railwright.training.software.hosted import updates_on_host
+from railwright.training.optimizer.muon import Exchanged, exchange_time
+from railwright.training.passes.offload import ON_GPU, HostUpdate
+from railwright.training.passes.updates import stage_update
 from railwright.training.step.stage import Stage
 
 
@@ -61,9 +59,10 @@ def endings_of(
     reduced = [s.after_passes(f) for s, f in zip(stages, finish, strict=True)]
     starts, ready = _held_twice(job, arch, costs.prices, stages, reduced)
     barrier = max(ready)
+    over = costs.prices.groups.sizes.over(job.layout.zero)
     endings = []
     for s, one in enumerate(stages):
-        host, own = _update(job, arch, costs, one.shape)
+        host, own = stage_update(job, arch, one.shape, costs.prices, costs.kernel, costs.pace, *over)
         optimizer = host.seconds + own.seconds + costs.pace.step
         endings.append(
             Ending(
@@ -79,19 +78,6 @@ def endings_of(
             )
         )
     return endings
-
-
-def _update(
-    job: TrainingJob, arch: Transformer, costs: CostModel, shape: StageShape
-) -> tuple[HostUpdate, Update]:
-    """The optimizer's step of a stage, on the host and on the GPU."""
-    prices, (over, expert_over) = costs.prices, costs.prices.groups.sizes.over(job.layout.zero)
-    if not updates_on_host(job):
-        return ON_GPU, update_on_gpu(job, arch, shape, prices, costs.kernel, costs.pace, over, expert_over)
-    held = shape.trained_shard(over, expert_over)
-    tensors = tensors_of(job, arch, shape, held)
-    cleared = Update(zeroing(job, shape, prices, costs.kernel))
-    return update_on_host(job, held, prices.groups.grid.size, prices.machine, tensors), cleared
 
 
 def _held_twice(
