@@ -48,6 +48,11 @@ CASES = {
         changed(job(batch=64, zero=3), software="deepspeed-2024"),
         {"tensor": (1,), "pipeline": (1,), "zero": (1, 2, 3), "micro_batch": (1, 2), "recompute": ("none",)},
     ),
+    "parameters behind the optimizer": (
+        DENSE,
+        job(batch=32, overlap=Overlap(gather=False)),
+        {"pipeline": (1, 2), "virtual_pipeline": (1, 2), "zero": (0, 1, 2), "overlap_dp": (True, False)},
+    ),
     "apex": (
         DENSE,
         changed(job(batch=32), software="nemo-2024", apex_bucket=4 * 2.0**20, gradient_dtype="bf16"),

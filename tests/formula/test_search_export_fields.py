@@ -90,6 +90,7 @@ FIELDS: list[tuple[str, dict[str, object], object]] = [
     ("layout.offload_layers", {"offload": ("activations",)}, 3),
     ("layout.placement", {}, "spread"),
     ("overlap.dp", {}, False),
+    ("overlap.gather", {"zero": 1}, False),
     ("overlap.tp", {"tensor": 2, "sequence_parallel": True}, True),
     ("overlap.ep", {}, True),
     ("overlap.shared", {}, True),

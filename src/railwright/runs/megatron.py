@@ -173,14 +173,11 @@ def _held(given: Given, arch: Transformer) -> dict[str, Any]:
 
 def _overlap(given: Given, arch: Transformer, layout: dict[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = {}
-    gradients = given.yes("overlap_grad_reduce")
-    parameters = given.yes("overlap_param_gather")
-    if not gradients:
+    gathered = given.yes("overlap_param_gather")
+    if not given.yes("overlap_grad_reduce"):
         found["dp"] = False
-    elif layout["zero"] == 1 and not parameters:
-        given.doubts.append(
-            "without --overlap-param-gather parameters are gathered in the open; predicted hidden"
-        )
+    elif not gathered and layout["zero"] in (1, 2):
+        found["gather"] = False
     if given.yes("tp_comm_overlap"):
         found["tp"] = True
     if arch.is_moe and given.yes("overlap_moe_expert_parallel_comm"):

@@ -149,6 +149,11 @@ class Overlap(Section):
     """What the framework hides behind compute."""
 
     dp: bool = Field(default=True, description="gradient reduce-scatter and parameter all-gather, in buckets")
+    gather: bool = Field(
+        default=True,
+        description="zero 1 and 2: of what dp hides, the parameters too, beside the next step's first passes "
+        "(Megatron's --overlap-param-gather); else they are gathered behind the optimizer",
+    )
     tp: bool = Field(default=False, description="tensor-parallel collectives behind chunked GEMMs")
     ep: bool = Field(default=False, description="expert all-to-all behind other microbatches' compute")
     shared: bool = Field(

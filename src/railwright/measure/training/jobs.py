@@ -15,6 +15,7 @@ from railwright.measure.training.scripts import (
     apex_of,
     attention_of,
     drops,
+    gathers_behind,
     gathers_wide,
     graphs_of,
     has_narrow_states,
@@ -117,8 +118,9 @@ def job_of(record: Mapping[str, str]) -> TrainingJob:
             **_recompute(record),
         ),
         overlap=Overlap(
-            tp=(habits.tp and parallel and not moe and _takes_buffers(record)) or _is_asynchronous(record),
+            tp=(habits.tp and parallel and _takes_buffers(record)) or _is_asynchronous(record),
             dp=habits.dp,
+            gather=not gathers_behind(record),
             pp=habits.pp,
             ep=recipe_of(record).get("hidden") == "yes",
             shared=_hides_behind_shared(record),
@@ -166,8 +168,10 @@ def _is_asynchronous(record: Mapping[str, str]) -> bool:
 
 
 def _takes_buffers(record: Mapping[str, str]) -> bool:
-    """Whether a record's products may hide what tensor-parallel ranks exchange."""
-    return record.get("tp_overlap") != "no" and DTYPES[record["dtype"]] not in UNBUFFERED
+    """Whether a record's products may hide what tensor-parallel ranks exchange: those of dense models unless
+    its script says no, those around experts where it says yes."""
+    dense = "no" if architecture_of(record).is_moe else "yes"
+    return (record.get("tp_overlap") or dense) == "yes" and DTYPES[record["dtype"]] not in UNBUFFERED
 
 
 def _maxima(record: Mapping[str, str]) -> Literal["stage", "tensor", "none"] | None:

@@ -18,6 +18,13 @@ SCRIPTS: dict[tuple[str, str], dict[str, str]] = {
         "dealt": "64",
     },
     ("dgxc-gpt3-175b-H100", "PaXML 24.03.04 (JAX)"): {"fsdp": "128"},
+    ("dgxc-gpt3-175b-H100", "NeMo 24.12"): {"vpp": "6"},
+    ("dgxc-grok1-314b-GB200", "NeMo 25.04.00"): {"tp_overlap": "yes"},
+    ("dgxc-grok1-314b-H100", "NeMo 24.09"): {"tp_overlap": "yes"},
+    ("dgxc-grok1-314b-H100", "NeMo 24.12"): {"tp_overlap": "yes"},
+    ("dgxc-nemotron4-340b-H100", "NeMo 24.09"): {"recompute": "selective"},
+    ("nemo-nemotron4-340b-H100", "NeMo 24.07"): {"recompute": "selective"},
+    ("dgxc-nemotronh-56b-H100", "NeMo 25.04.01"): {"tp_overlap": "no", "gather": "no", "attention": "flash"},
 }
 """By family and software.
 Sources: mlcommons/training_results_v3.0, NVIDIA gpt3 pytorch, config_DGXH100_*_mbs1.sh and config_common.sh,
@@ -26,7 +33,14 @@ no cross_entropy_loss_fusion in conf; training_results_v3.1, the same (every siz
 deepseek_v3/pretraining/launch.sh: "--recompute_modules core_attn" on GB200, and NeMo at the commit pinned
 there (7a8f1cc7), scripts/performance/llm/pretrain_deepseek_v3.py: MegatronTokenDropCallback, 64 layers dealt
 to the stages, collections/llm/gpt/model/deepseek.py: apply_rope_fusion = False; paxml/configure.sh of that
-tag: weights sharded over 16 servers (FSDP=16 of the mesh between servers), copies beyond."""
+tag: weights sharded over 16 servers (FSDP=16 of the mesh between servers), copies beyond; nemo_megatron/
+gpt3_175b_hydra.yaml at v25.02: 6 virtual stages where its README says the 12 of the tag before; nemotron/
+nemotron4-340b-synth.yaml at v24.11.1, and NeMo-Framework-Launcher 24.07, conf/training/nemotron/
+nemotron_340b.yaml: activations_checkpoint_granularity selective; grok1/configure.sh at v24.11.1 and v25.02
+(model.ub_tp_comm_overlap=true), NeMo 7a8f1cc7, scripts/performance/llm/
+pretrain_grok1_314b.py (tp_comm_overlap=True) and pretrain_nemotronh_56b.py: its pretrain_recipe without
+performance_mode has no MegatronCommOverlapCallback and overlap_param_gather=False (collections/llm/recipes/
+nemotronh_56b.py), and NVTE_FUSED_ATTN is 0."""
 
 FINE_TUNED: dict[tuple[str, str], dict[str, str]] = {
     ("sft", "llama-2-13b"): {"vpp": "10"},
@@ -91,7 +105,7 @@ v24.11.1, nemo_megatron/gpt3_175b_hydra.yaml, grok1/grok1_314b.yaml, nemotron/ne
 
 def script_of(record: Mapping[str, str]) -> dict[str, str]:
     """Columns of a record that its scripts say, and beside them 'tokendrop', 'unfused_rotary', 'dealt',
-    'tp_overlap', 'eager_loss' and what MLPerf's configurations say; {} for most."""
+    'tp_overlap', 'gather', 'attention', 'eager_loss' and what MLPerf's configurations say; {} for most."""
     if found := configuration_of(record):
         return dict(found)
     if record["kind"] == "lora" and record["software"] == RECIPES:
@@ -139,12 +153,30 @@ def attention_of(record: Mapping[str, str], era: str) -> Literal["flash"] | None
     1), grok1/configure.sh (0), nemotron/configure.sh (0 of 340B, 1 of 15B), llama3.1/configure.sh (1).
     MLPerf's rows in NeMo's tables are none of these.
     """
+    if "attention" in record:
+        return record["attention"]  # type: ignore[return-value]
     if era != "nemo-2024" or is_of_mlperf(record):
         return None
     if record["family"].startswith("nemo-"):
         return "flash" if record["software"] in FLASH_RELEASES else None
     told = (record["model"].startswith(m) and record["software"].startswith(s) for m, s in FLASH_MODELS)
     return "flash" if record["family"].startswith("dgxc-") and any(told) else None
+
+
+GATHERED_BEHIND = ("deepseek-v3-GB200", "llama3.1-405b-B200", "qwen3-235b-a22b-B200")
+"""Families of Megatron-Bridge 25.11 whose weights in MXFP8 are gathered behind the optimizer."""
+
+
+def gathers_behind(record: Mapping[str, str]) -> bool:
+    """Whether a record's script keeps weights from being gathered beside the next step.
+
+    Source, beside that of SCRIPTS: Megatron-Bridge v0.2.0, scripts/performance/configs/*/*_llm_pretrain.py
+    (fp8_mx: overlap_param_gather = False, "keeping this eanbled causes NaN grad norm"; other tags have none
+    for published steps).
+    """
+    family = record["family"].removeprefix("mbridge-")
+    narrow = record["software"] == "Megatron-Bridge 25.11" and record["dtype"] == "fp8-mx"
+    return record.get("gather") == "no" or (narrow and family in GATHERED_BEHIND)
 
 
 def sums_in_fp32(record: Mapping[str, str]) -> bool:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from railwright.spec.training import TrainingJob
 from railwright.training.layers.communication import Prices, gradient_bytes, weight_bytes
 from railwright.training.layers.stages import StageShape
+from railwright.training.layers.unhidden import hides_parameters
 from railwright.training.layout.schedule import SHARED, SPLIT, schedule_name
 from railwright.training.optimizer.buckets import gather_tasks, reduce_tasks
 from railwright.training.optimizer.packed import buckets_of
@@ -94,13 +95,14 @@ def _bucketed(job: TrainingJob, shape: StageShape, prices: Prices, optimizer: Op
     ]
     gated = zero and buckets[0] and buckets[0][0].first == starts[0]
     total, repeated = sum(map(sum, reduces)), zero == 2 and layout.reduce_each
-    waiting = zero == 2 and not job.overlap.dp
+    gathered, waiting = sum(map(sum, gathers)), zero == 2 and not job.overlap.dp
+    behind = job.overlap.dp and not hides_parameters(job)
     return Ends(
         reduce=0.0 if zero == 2 else total,
         last=0.0 if repeated else last[0],
-        gather=sum(map(sum, gathers)),
-        first=gathers[0][0] if gated else 0.0,
-        optimizer=optimizer(*sizes.over(zero)),
+        gather=0.0 if behind else gathered,
+        first=gathers[0][0] if gated and not behind else 0.0,
+        optimizer=optimizer(*sizes.over(zero)) + (gathered if behind else 0.0),
         forward=(0.0,) * len(last),
         backward=tuple(last) if repeated and waiting else (0.0,) * len(last),
         lane=total if repeated else 0.0,

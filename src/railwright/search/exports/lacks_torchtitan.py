@@ -67,7 +67,7 @@ def torchtitan_lacks(setting: Mapping[str, Any], job: TrainingJob, arch: Transfo
     found += dispatched(setting, job, arch)
     if sends_one_copy(apply(job, setting), arch) and (setting["expert_tensor"] or setting["tensor"]) > 1:
         found.append("one copy to each server (DeepEP) beside tensor parallelism inside experts")
-    if not setting["overlap_dp"]:
+    if not setting["overlap_dp"] or (setting["zero"] in (1, 2) and not job.overlap.gather):
         found.append("data parallelism that is not hidden")
     if staged and not setting["overlap_pp"] and not job.launch_blocking:
         found.append("pipeline sends that are not hidden")

@@ -150,7 +150,7 @@ def _data_parallel(job: TrainingJob, arch: Transformer, hosts: Hosts) -> dict[st
     found: dict[str, Any] = {
         "use_distributed_optimizer": sharded and not _by_matrix(job),
         "overlap_grad_reduce": overlap.dp,
-        "overlap_param_gather": overlap.dp and layout.zero > 0,
+        "overlap_param_gather": overlap.dp and overlap.gather and layout.zero > 0,
         "grad_reduce_in_fp32": gradient_type(job) == "fp32",
     }
     if layout.zero >= 2:

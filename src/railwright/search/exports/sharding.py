@@ -50,7 +50,7 @@ def sharding(job: TrainingJob, hosts: Hosts, optimizer: bool) -> list[str]:
         lines.append(f"--num-distributed-optimizer-instances {instances}")
     if job.overlap.dp:
         lines.append("--overlap-grad-reduce")
-        if zero:
+        if zero and job.overlap.gather:
             lines.append("--overlap-param-gather")
     if narrow:
         lines.append("--fp8-param-gather")

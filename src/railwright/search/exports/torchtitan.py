@@ -213,7 +213,7 @@ def _of_overlap(job: TrainingJob, arch: Transformer) -> list[str]:
     layout, found = job.layout, []
     if layout.tensor > 1 and not layout.sequence_parallel:
         found.append("torchtitan splits norms and residuals too wherever it has tensor parallelism")
-    if not job.overlap.dp:
+    if not (job.overlap.dp and (job.overlap.gather or layout.zero not in (1, 2))):
         found.append("torchtitan hides the communication of data parallelism; it has no switch for it")
     if arch.is_moe and layout.expert > 1 and job.overlap.ep:
         found.append("hidden expert all-to-all: torchtitan has no setting for it")

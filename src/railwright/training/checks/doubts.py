@@ -244,6 +244,11 @@ def _idle_overlap(job: TrainingJob, arch: Transformer) -> list[str]:
         found.append(
             f"overlap.prefetch does nothing with zero: {layout.zero}; only zero: 3 gathers parameters ahead."
         )
+    if not overlap.gather and layout.zero not in (1, 2):
+        found.append(
+            f"overlap.gather does nothing with zero: {layout.zero}; only zero: 1 and 2 gather parameters "
+            "once a step."
+        )
     if overlap.offload and not overlaps_update(job):
         found.append(
             "overlap.offload does nothing here: it is of layout.offload optimizer with Megatron-LM's "

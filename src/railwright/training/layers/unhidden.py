@@ -62,6 +62,17 @@ def casts_first(job: TrainingJob) -> bool:
     return era_of(job).launcher == "inductor" and job.dtype == "fp8_rowwise"
 
 
+def hides_parameters(job: TrainingJob) -> bool:
+    """Whether parameters that are gathered once a step arrive beside its first passes.
+
+    Those of ZeRO 1 and 2 do not where a job says so, and never in DeepSpeed's engine: behind the optimizer.
+    Source: Megatron-LM, core/optimizer/distrib_optimizer.py, step_with_ready_grads (start_param_sync unless
+    overlap_param_gather).
+    """
+    beside = job.overlap.gather and not era_of(job).zero_engine
+    return job.overlap.dp and (beside or job.layout.zero == 3)
+
+
 def exposed_turns(job: TrainingJob, arch: Transformer) -> list[str]:
     """Where passes do not take turns, which hides what their experts exchange: Megatron has no
     overlap_moe_expert_parallel_comm.

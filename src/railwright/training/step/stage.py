@@ -17,6 +17,7 @@ from railwright.spec.training import TrainingJob
 from railwright.training.lanes.tasks import Begun, Pass, Span, Task, drain, is_ahead, run
 from railwright.training.layers.communication import WEIGHT_BYTES, Prices, gradient_bytes, weight_bytes
 from railwright.training.layers.stages import StageShape
+from railwright.training.layers.unhidden import hides_parameters
 from railwright.training.layers.weight_casts import making
 from railwright.training.layout.route import Chunk, Unit
 from railwright.training.layout.schedule import SPLIT, schedule_name
@@ -179,7 +180,7 @@ class DataParallel:
             prefetch=overlap.prefetch if overlap.dp else 0,
             adds=weights_on_host(job) and layout.reduce_each,
             scatters=not era_of(job).zero_engine,
-            hides_gathers=overlap.dp and not (era_of(job).zero_engine and layout.zero < 3),
+            hides_gathers=hides_parameters(job),
         )
 
 

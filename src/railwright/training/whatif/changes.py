@@ -19,6 +19,7 @@ from railwright.training.checks.experts import in_unequal_parts
 from railwright.training.lanes.result import StepResult
 from railwright.training.layers.communication import Predict
 from railwright.training.layers.costs import KernelTime
+from railwright.training.layers.unhidden import hides_parameters
 from railwright.training.layout.placement import place
 from railwright.training.layout.schedule import in_pairs, schedule_name
 from railwright.training.layout.sizes import Sizes, data_parallel, domain_of, job_gpus, microbatches
@@ -209,13 +210,17 @@ def _with_flags(job: TrainingJob, kinds: Sequence[str]) -> TrainingJob:
 def _hides_more(job: TrainingJob, kind: str, data: int) -> bool:
     """Whether a flag of `overlap` is off and its job, cut over `data` replicas, can use it.
 
+    'gather'  only what is gathered once a step
     'cp'  only blocks on a ring run beside attention
     'pp'  only where the job's framework hides sends under its schedule
     'ep'  only where passes of two microbatches run in pairs, and there are two
     """
-    if getattr(job.overlap, kind) or Sizes.under(job.layout, data).degrees()[kind] == 1:
+    between = "dp" if kind == "gather" else kind
+    if getattr(job.overlap, kind) or Sizes.under(job.layout, data).degrees()[between] == 1:
         return False
     changed = _with_flags(job, (kind,))
+    if kind == "gather":
+        return job.layout.zero in (1, 2) and hides_parameters(changed)
     if kind == "cp":
         return job.layout.context_kind == "ring"
     if kind == "pp":
@@ -347,11 +352,12 @@ QUESTIONS: tuple[Question, ...] = (
     (FREE_BETWEEN, "collectives that leave a server take no time", _free_between_servers),
     (FREE_COMMUNICATION, "no collective takes any time, inside servers neither", _free),
     ("Gradients overlapped", "reduced in buckets beside the backward pass", _overlap("dp")),
+    ("Parameters overlapped", "gathered beside the next step's first passes", _overlap("gather")),
     ("Tensor-parallel overlapped", "collectives in shards beside the products", _overlap("tp")),
     ("Expert all-to-all overlapped", "beside the compute of another microbatch", _overlap("ep")),
     ("Context-parallel overlapped", "blocks of keys and values beside attention", _overlap("cp")),
     ("Pipeline sends overlapped", "the sender computes on while it sends", _overlap("pp")),
-    ("All of it overlapped", "every flag of overlap set", _overlap("dp", "tp", "ep", "cp", "pp")),
+    ("All of it overlapped", "every flag of overlap set", _overlap("dp", "gather", "tp", "ep", "cp", "pp")),
     ("Experts perfectly balanced", "no GPU's experts get more tokens than the mean", _balanced),
     ("Experts grouped", "products of all in one call, as transformers 5 and Megatron-LM run them", _grouped),
     ("Kernels fused", "one each for what `unfused` names, experts apart, as Liger's and Megatron's", _fused),
