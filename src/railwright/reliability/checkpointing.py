@@ -27,7 +27,7 @@ from railwright.spec.training import TrainingJob
 from railwright.training.memory.states import MASTER_BYTES, MOMENT_BYTES
 from railwright.training.memory.units import ENDS_BYTES
 from railwright.training.passes.offload import host_link
-from railwright.training.software.formats import master_of
+from railwright.training.software.formats import master_of, moments_of
 from railwright.units import DAY, show_stored, show_time
 
 PUBLISHED = "as published jobs write; the study has no storage network"
@@ -58,8 +58,8 @@ def checkpoint_size(job: TrainingJob, arch: Transformer) -> float:
             f"{job.name}: it trains adapters, and how much of the frozen model is saved with them is a "
             "choice; say it as reliability.checkpoint.size, like '2 GB'"
         )
-    each = ENDS_BYTES + MASTER_BYTES[master_of(job)] + 2 * MOMENT_BYTES[job.moment_dtype]
-    second = MOMENT_BYTES[job.moment_dtype] * whole_matrices(arch) if job.optimizer == "muon" else 0.0
+    each = ENDS_BYTES + MASTER_BYTES[master_of(job)] + 2 * MOMENT_BYTES[moments_of(job)]
+    second = MOMENT_BYTES[moments_of(job)] * whole_matrices(arch) if job.optimizer == "muon" else 0.0
     return each * count_parameters(arch).total - second
 
 

@@ -236,14 +236,20 @@ class TrainingJob(Section):
     )
     muon: Muon = Muon()
     moment_dtype: Literal["fp32", "bf16", "fp8"] = Field(
-        default="fp32", description="type of Adam's two moments (precision-aware optimizers: bf16 or fp8)"
-    )
-    master: Literal["fp32", "remainder"] = Field(
         default="fp32",
-        description="master weights: in fp32, or of them only the 16 bits beyond the bf16 weight",
+        description="type of Adam's two moments (precision-aware optimizers: bf16 or fp8); beside master "
+        "none fp32 is that of the weights, bf16",
+    )
+    master: Literal["fp32", "remainder", "none"] = Field(
+        default="fp32",
+        description="master weights: in fp32, of them only the 16 bits beyond the bf16 weight, or none: "
+        "weights, gradients and moments have 16 bits alone (PyTorch's FSDP: torchtune's dtype: bf16, "
+        "torchtitan's training.dtype: bfloat16)",
     )
     gradient_dtype: Literal["fp32", "bf16", "fp16"] | None = Field(
-        default=None, description="type gradients are reduced in; default: fp32, or fp16 in fp16 training"
+        default=None,
+        description="type gradients are reduced in; default: fp32, fp16 in fp16 training, bf16 without "
+        "master weights",
     )
     apex_bucket: Annotated[Size, Field(gt=0)] | None = Field(
         default=None,

@@ -15,9 +15,9 @@ from typing import Literal
 from railwright.model.shape.architecture import Operator
 
 Moment = Literal["fp32", "bf16", "fp8"]
-Master = Literal["fp32", "remainder", "weights"]
-"""Master weights: in fp32 beside the weights; of them only the 16 bits that a bf16 weight lacks; or the fp32
-weights themselves (PyTorch's FSDP), and nothing else is written."""
+Master = Literal["fp32", "remainder", "weights", "none"]
+"""Master weights: in fp32 beside the weights; of them only the 16 bits that a bf16 weight lacks; the fp32
+weights themselves (PyTorch's FSDP), and nothing else is written; or none, and weights of 16 bits are."""
 
 MOMENT_MOVED = {"fp32": 4.0 + 4, "bf16": 2.0 + 2, "fp8": (1.0 + 4) + (4 + 4) + 4 + (4 + 1)}
 """Bytes read and written of one moment.  fp32 and bf16 by Adam's kernel itself.  fp8: widened into a copy in
@@ -34,8 +34,8 @@ CAST = {"delayed": (4.0 + 2) + (2 + 1), "current": (4.0 + 2) + 2 + (2 + 1), "ape
 element (Transformer Engine, pytorch/tensor/utils.py, quantize_master_weights).  With Apex's optimizer it is
 cast as it is (NeMo, core/optim/distributed_adam.py, _check_params_shard_dtypes)."""
 
-CLIPPED = 4.0 + 4
-"""Bytes of gradients multiplied in place by what their norm asks for."""
+CLIPPED = 2
+"""How often gradients that are multiplied in place by what their norm asks for are moved."""
 
 
 @dataclass(frozen=True)
@@ -67,8 +67,8 @@ class AdamTypes:
         """Bytes per parameter of the rest of the step."""
         copied = self.gradient + 4.0 if self.widened and self.gradient < 4.0 else 0.0
         # read and written: the master, and the weight made of it; of remainders both halves
-        kept = {"fp32": 8.0 + self.weight, "remainder": 4.0 + 4, "weights": 8.0}[self.master]
-        clipped = CLIPPED if self.clipped else 0.0
+        kept = {"fp32": 8.0 + self.weight, "remainder": 4.0 + 4, "weights": 8.0, "none": 2.0 + 2}[self.master]
+        clipped = CLIPPED * self.norm_bytes if self.clipped else 0.0
         return copied + clipped + self.norm_bytes + 2 * MOMENT_MOVED[self.moment] + kept
 
 

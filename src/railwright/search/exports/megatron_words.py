@@ -57,6 +57,8 @@ def unsaid(job: TrainingJob, arch: Transformer, hosts: Hosts) -> list[str]:
         plain = "interleaved 1F1B" if layout.virtual_pipeline > 1 else "1F1B"
         found.append(f"schedule {name}: not in Megatron-LM; without it, {plain} runs")
     found += placed_by(job)
+    if job.master == "none":
+        found.append("weights without master weights (master: none): Megatron-LM keeps those")
     if job.apex_bucket is not None:
         found.append(
             "Apex's distributed optimizer (apex_bucket): files of NeMo up to 24.12 have it (optim.name: "

@@ -17,6 +17,7 @@ from railwright.search.exports.dispatcher import Hosts, backend, router_groups, 
 from railwright.search.exports.placed import placed_by
 from railwright.spec.dataset import Data
 from railwright.spec.training import Layout, TrainingJob
+from railwright.training.layers.communication import gradient_type
 from railwright.training.layers.shared import hides_behind_shared
 from railwright.training.layers.stages import layers_per_piece
 from railwright.training.layout.schedule import route_of, schedule_name
@@ -24,7 +25,7 @@ from railwright.training.layout.sizes import microbatches
 from railwright.training.software.chunked_loss import chunks_told
 from railwright.training.software.dropout import attention_dropout, hidden_dropout
 from railwright.training.software.eras import loss_of
-from railwright.training.software.formats import amax_over
+from railwright.training.software.formats import amax_over, has_masters, moments_of
 from railwright.training.software.nf4 import is_nf4
 
 LINEAR: dict[str, dict[str, dict[str, Any]]] = {
@@ -66,6 +67,8 @@ def torchtitan(job: TrainingJob, arch: Transformer, hosts: Hosts) -> list[str]:
     }
     if {"optimizer", "weights"} & set(layout.offload):
         training["enable_cpu_offload"] = True
+    if not has_masters(job):
+        training["dtype"] = "bfloat16"
     # asynchronous tensor parallelism must be compiled, and the loss is where it is predicted so (eras.yaml)
     parts = ["model", "loss"] if loss_of(job) in COMPILED else ["model"]
     checkpoint: dict[str, Any] = {"mode": layout.recompute}
@@ -304,7 +307,7 @@ def _unset(job: TrainingJob, arch: Transformer) -> list[str]:
     if job.optimizer != "adam":
         how = f"{job.muon.steps} steps, tensor-parallel ranks {job.muon.tp_mode}"
         found.append(f"optimizer {job.optimizer} ({how}): torchtitan has Adam and AdamW")
-    if job.moment_dtype != "fp32":
+    if job.moment_dtype != "fp32" and (has_masters(job) or job.moment_dtype != moments_of(job)):
         found.append(f"moments in {job.moment_dtype}: torchtitan's AdamW keeps the type of its parameters")
     if job.apex_bucket is not None:
         found.append(
@@ -312,8 +315,8 @@ def _unset(job: TrainingJob, arch: Transformer) -> list[str]:
         )
     if job.master == "remainder":
         found.append("master weights as remainders: torchtitan keeps its parameters in fp32")
-    if job.gradient_dtype not in (None, "fp32"):
-        found.append(f"gradients in {job.gradient_dtype}: torchtitan reduces in fp32 only")
+    if gradient_type(job) != "fp32" and (job.gradient_dtype or not has_masters(job)):
+        found.append(f"gradients in {gradient_type(job)}: torchtitan reduces in fp32 only")
     if job.lora:
         four = ", beside frozen weights in 4 bits" if is_nf4(job) else ""
         found.append(f"adapters of rank {job.lora.rank} (lora){four}: torchtitan trains all weights")

@@ -23,7 +23,7 @@ from railwright.training.lanes.timeline import Lane
 from railwright.training.layout.placement import GroupKind, Groups
 from railwright.training.layout.sizes import tokens_of
 from railwright.training.software.eras import era_of
-from railwright.training.software.formats import updates_wide_on_host
+from railwright.training.software.formats import has_masters, updates_wide_on_host
 from railwright.training.software.narrow_weights import refuses_narrow
 
 Predict = Callable[[Machine, Op, float, Sequence[Communicator]], CollectivePrediction]
@@ -137,9 +137,11 @@ def gradient_type(job: TrainingJob) -> Literal["fp32", "bf16", "fp16"]:
 
     Source: Megatron-LM, arguments.py: bf16 accumulates and all-reduces gradients in fp32, fp16 does not; docs
     'dist_optimizer' for the same rows of memory.  DeepSpeed's ZeRO engine has that of the weights
-    (runtime/engine.py, get_data_types).
+    (runtime/engine.py, get_data_types), and so has FSDP of weights in 16 bits that is not told otherwise
+    (_fully_shard/_fsdp_param_group.py, _init_mp_dtypes).
     """
-    wide: Literal["fp32", "bf16"] = "bf16" if era_of(job).zero_engine else "fp32"
+    narrow = era_of(job).zero_engine or not has_masters(job)
+    wide: Literal["fp32", "bf16"] = "bf16" if narrow else "fp32"
     return job.gradient_dtype or ("fp16" if job.dtype == "fp16" else wide)
 
 

@@ -34,7 +34,13 @@ from railwright.training.optimizer.muon import (
 from railwright.training.optimizer.packed import bucket_threshold
 from railwright.training.software.deepspeed import BUCKETS, averaged, copied, runs_engine, second_gradients
 from railwright.training.software.eras import era_of
-from railwright.training.software.formats import frozen_bytes, has_fp32_shards, master_of
+from railwright.training.software.formats import (
+    frozen_bytes,
+    has_fp32_shards,
+    has_masters,
+    master_of,
+    moments_of,
+)
 from railwright.training.software.hosted import updates_on_host, weights_on_host
 from railwright.training.software.narrow_weights import keeps_wide
 from railwright.training.software.nf4 import (
@@ -70,7 +76,7 @@ ONE_COPY = COPY_BYTES["fp8"]
 CACHED_BYTES = {name: 2 * COPY_BYTES[name] for name in ("fp8_block", "nvfp4")}
 """Of these, the two copies that a step's first pass makes of a weight in 16 bits: there are none before."""
 
-MASTER_BYTES = {"fp32": 4.0, "remainder": 2.0}
+MASTER_BYTES = {"fp32": 4.0, "remainder": 2.0, "none": 0.0}
 """Bytes of one master weight.  In fp32, with the two moments, 12 bytes of optimizer states per parameter:
 Megatron-LM, docs, 'dist_optimizer' (bf16 with fp32 gradients 18 bytes, or 6 + 12/n; fp16 20 bytes, or 4 +
 16/n).  Remainders: Apex, distributed_fused_adam.py, store_param_remainders."""
@@ -127,7 +133,7 @@ def state_parts(
     dense, expert = shape.trained_dense_total, shape.trained_expert_total
     sizes = Sizes.under(layout, ranks // layout.context)
     over, expert_over = sizes.over(layout.zero)
-    moments, master = MOMENT_BYTES[job.moment_dtype], MASTER_BYTES[master_of(job)]
+    moments, master = MOMENT_BYTES[moments_of(job)], MASTER_BYTES[master_of(job)]
     shard = shape.trained_shard(over, expert_over)
     narrow = ONE_COPY if one_copy else WEIGHT_BYTES[job.dtype]
     beside = WEIGHT_BYTES["bf16"] * keeps_wide(job, sizes.copies)
@@ -146,7 +152,8 @@ def state_parts(
     cut = (wide or over > 1, wide or expert_over > 1)
     if layout.zero >= 2 and layout.reduce_each:
         sent = dense * cut[0] + expert * cut[1]
-        parts["gradients"] = (4.0 if widened else gradient) * shard
+        kept = gradient if has_masters(job) else ENDS_BYTES
+        parts["gradients"] = (4.0 if widened else kept) * shard
         waiting = largest_unit(shape) if layout.zero == 3 else bucket_threshold(ranks)
         if not copies_out(job):  # FSDP2's come and go (`units.waiting`)
             parts[WAITING] = gradient * min(waiting, sent)
@@ -218,7 +225,7 @@ def unit_waits(job: TrainingJob, states: Mapping[str, float]) -> bool:
 def moment_bytes(job: TrainingJob, arch: Transformer, shape: StageShape, ranks: int) -> float:
     """What of `STATES` are moments: made in the first step, not before. [byte]"""
     states = state_parts(job, arch, shape, ranks).get(STATES, 0.0)
-    moment, master = MOMENT_BYTES[job.moment_dtype], MASTER_BYTES[master_of(job)]
+    moment, master = MOMENT_BYTES[moments_of(job)], MASTER_BYTES[master_of(job)]
     if job.optimizer == "adam":
         return states * 2 * moment / (master + 2 * moment)
     over, expert_over = Sizes.under(job.layout, ranks // job.layout.context).over(job.layout.zero)

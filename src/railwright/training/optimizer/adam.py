@@ -8,7 +8,14 @@ from railwright.training.layers.communication import gradient_bytes, keeps_narro
 from railwright.training.optimizer.apex import casts_shards
 from railwright.training.software.deepspeed import runs_fp16_optimizer
 from railwright.training.software.eras import era_of
-from railwright.training.software.formats import amax_over, has_fp32_shards, master_of, scales_at_once
+from railwright.training.software.formats import (
+    amax_over,
+    has_fp32_shards,
+    has_masters,
+    master_of,
+    moments_of,
+    scales_at_once,
+)
 
 
 def reads_as_kept(job: TrainingJob) -> bool:
@@ -18,7 +25,7 @@ def reads_as_kept(job: TrainingJob) -> bool:
     Sources: Megatron-LM (d98e8a64), core/optimizer/optimizer_config.py,
     use_precision_aware_optimizer_no_fp8_or_ds_fp8; Apex, distributed_fused_adam.py, _local_step.
     """
-    if job.apex_bucket is not None:
+    if job.apex_bucket is not None or not has_masters(job):
         return True
     aware = job.moment_dtype != "fp32" or master_of(job) == "remainder"
     return aware and not (master_of(job) == "fp32" and _scaled_at_once(job))
@@ -38,13 +45,15 @@ def widens_moments(job: TrainingJob) -> bool:
 def adam_types(job: TrainingJob) -> AdamTypes:
     """What a job's Adam reads and writes.
 
-    PyTorch's FSDP updates its fp32 shards in place, always clipped.  Elsewhere Adam's kernel writes weights
+    PyTorch's FSDP updates its shards in place, always clipped.  Elsewhere Adam's kernel writes weights
     itself (`reads_as_kept`), or a copy or cast of masters does (fp8_param_gather; Apex's of fp8).
     FP16_Optimizer's copies are counted by themselves, that of masters too (`deepspeed.FP16_STEP_BYTES`).
     """
     if runs_fp16_optimizer(job):
         return AdamTypes(weight=BY_ADAM["16 bits"])
-    gradient, moment = gradient_bytes(job), job.moment_dtype
+    gradient, moment = gradient_bytes(job), moments_of(job)
+    if not has_masters(job):
+        return AdamTypes(2.0, widened=False, master="none", moment=moment, clipped=True)
     if has_fp32_shards(job):
         return AdamTypes(gradient, master="weights", moment=moment, clipped=True)
     narrow = keeps_narrow_weights(job)

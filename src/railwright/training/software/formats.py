@@ -14,9 +14,25 @@ DTYPES: tuple[str, ...] = get_args(TrainingJob.model_fields["dtype"].annotation)
 """Number formats that a training job may ask for."""
 
 
-def master_of(job: TrainingJob) -> Literal["fp32", "remainder"]:
+def master_of(job: TrainingJob) -> Literal["fp32", "remainder", "none"]:
     """How a job's master weights are kept: shards that are the fp32 weights themselves leave no remainder."""
     return "fp32" if has_fp32_shards(job) else job.master
+
+
+def has_masters(job: TrainingJob) -> bool:
+    """Whether any weights are kept in more than 16 bits; else gradients and moments have 16 too.
+
+    FSDP shards and updates a parameter in the type that it was loaded in, and torch.optim.AdamW makes its
+    moments like the parameter (torch/optim/adamw.py, zeros_like).
+    Sources: torchtune, recipes/full_finetune_distributed.py (dtype: bf16 loads the model so, and its FSDP2
+    has no MixedPrecisionPolicy); torchtitan, config/job_config.py, training.dtype.
+    """
+    return job.master != "none"
+
+
+def moments_of(job: TrainingJob) -> Literal["fp32", "bf16", "fp8"]:
+    """The type of Adam's moments."""
+    return "bf16" if job.moment_dtype == "fp32" and not has_masters(job) else job.moment_dtype
 
 
 def job_peak(gpu: Gpu, dtype: str, allowed: tuple[str, ...] = DTYPES) -> float:
@@ -64,6 +80,11 @@ def has_fp32_shards(job: TrainingJob) -> bool:
 
     Those of weights that LoRA froze may have another type (`frozen_bytes`).
     """
+    return is_sharded_by_pytorch(job) and has_masters(job)
+
+
+def is_sharded_by_pytorch(job: TrainingJob) -> bool:
+    """Whether PyTorch's FSDP shards a job's parameters, in the type that they were loaded in."""
     return job.layout.zero == 3 and era_of(job).fp32_shards
 
 
@@ -84,6 +105,26 @@ def frozen_bytes(job: TrainingJob) -> float:
     return 2.0 if narrow or era_of(job).zero_engine else 4.0
 
 
+def _check_narrow(job: TrainingJob) -> None:
+    """Raise PlanError where weights cannot do without master weights."""
+    if not is_sharded_by_pytorch(job):
+        raise PlanError(
+            f"{job.name}: master none is of PyTorch's FSDP (layout.zero 3 with software fsdp-2023 to "
+            f"fsdp-2025); software {job.software} with zero {job.layout.zero} keeps master weights. Set "
+            "master to fp32, or layout.zero to 3 with such software."
+        )
+    if job.dtype == "fp16":
+        raise PlanError(
+            f"{job.name}: master none in dtype fp16: updates of fp16 weights below 6e-8 are lost. Set dtype "
+            "to bf16, or master to fp32."
+        )
+    if set(job.layout.offload) & {"optimizer", "weights"}:
+        raise PlanError(
+            f"{job.name}: master none beside layout.offload {' and '.join(job.layout.offload)}: Adam on the "
+            "host is predicted in fp32 alone. Set master to fp32, or leave the offload out."
+        )
+
+
 def check_formats(job: TrainingJob) -> None:
     """Raise PlanError where what `dtype_also` names cannot be multiplied in `dtype`, or where weights in
     `dtype` are not the upper halves of their master weights."""
@@ -92,6 +133,8 @@ def check_formats(job: TrainingJob) -> None:
             f"{job.name}: master remainder keeps the lower 16 bits of an fp32 master weight, of which a bf16 "
             "weight is the upper 16; one in fp16 is not. Set dtype to bf16, or master to fp32."
         )
+    if not has_masters(job):
+        _check_narrow(job)
     if "head" in job.dtype_also and job.dtype != "mxfp8":
         raise PlanError(
             f"{job.name}: dtype_also names head, which only dtype mxfp8 multiplies in 8 bits; dtype is "
