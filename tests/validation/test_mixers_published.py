@@ -98,7 +98,7 @@ def errors() -> dict[tuple[str, str], list[float]]:
 @pytest.mark.parametrize(
     ("model", "gpu", "count", "error"),
     [
-        ("nemotronh-56b", "H100", 7, -0.146),
+        ("nemotronh-56b", "H100", 7, -0.016),
         ("nemotron-3-nano-30b-a3b", "H100", 4, 0.023),
         ("nemotron-3-nano-30b-a3b", "B200", 1, -0.057),
         ("nemotron-3-nano-30b-a3b", "B300", 4, -0.074),
@@ -112,7 +112,8 @@ def errors() -> dict[tuple[str, str], list[float]]:
 )
 def test_steps_that_no_fit_has_seen(model: str, gpu: str, count: int, error: float) -> None:
     """In the mean; first scored -12, -1 to -17 and +5 to -24 %, before kernels in chunks were held against
-    measured ones.  No constant is fitted to any of them."""
+    measured ones, and Nemotron-H -14.6 % until its script said that it hides no tensor parallelism.  No
+    constant is fitted to any of them."""
     found = errors()[model, gpu]
     assert len(found) == count
     assert mean(found) == pytest.approx(error, abs=0.005)
@@ -121,10 +122,9 @@ def test_steps_that_no_fit_has_seen(model: str, gpu: str, count: int, error: flo
 def test_all_of_them_together() -> None:
     every = [e for found in errors().values() for e in found]
     assert len(every) == 42
-    assert mean(abs(e) for e in every) == pytest.approx(0.083, abs=0.002)
-    assert mean(every) == pytest.approx(-0.059, abs=0.002)
+    assert mean(abs(e) for e in every) == pytest.approx(0.061, abs=0.002)
+    assert mean(every) == pytest.approx(-0.037, abs=0.002)
 
 
-def test_steps_of_nemotron_h_lack_the_same_share_at_every_size() -> None:
-    found = errors()["nemotronh-56b", "H100"]
-    assert max(found) - min(found) < 0.04
+def test_steps_of_nemotron_h_are_met_at_every_size() -> None:
+    assert all(-0.045 < error < 0.005 for error in errors()["nemotronh-56b", "H100"])

@@ -18,7 +18,7 @@ Series = tuple[str, str, str, int, int]
 """Family, software, number format, GPUs of the smallest and of the largest machine."""
 
 SHORT = {
-    ("dgxc-gpt3-175b-H100", "NeMo 24.12", "fp8", 128, 2048): (0.059, 0.028),
+    ("dgxc-gpt3-175b-H100", "NeMo 24.12", "fp8", 128, 2048): (0.059, 0.023),
     ("dgxc-gpt3-175b-H100", "PaXML 24.03.04 (JAX)", "fp8", 128, 2048): (0.074, 0.013),
     ("dgxc-nemotron4-15b-H100", "NeMo 25.02.01", "bf16", 16, 2048): (0.045, 0.013),
     ("dgxc-nemotron4-340b-GB200", "NeMo 25.04.00", "fp8", 128, 512): (0.045, 0.009),
