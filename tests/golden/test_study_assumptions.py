@@ -134,3 +134,10 @@ def test_jobs_share_rows_and_say_whose_they_are_where_they_do_not() -> None:
 def test_a_study_without_jobs_has_none_of_them(name: str) -> None:
     bare = load_study_text(template(name)).model_copy(update={"jobs": ()})
     assert not any("software" in row or "slowest" in row for row in rows(bare))
+
+
+def test_an_optimizer_on_the_host_says_how_far_apart_published_ones_are() -> None:
+    told = rows(study(**{"layout.offload": ["optimizer"]}))["Adam on the host"]
+    assert told.value.startswith("0.26 ns a parameter")
+    assert "ten times as long" in told.source
+    assert "Adam on the host" not in rows(study())

@@ -15,9 +15,11 @@ from railwright.study.result import Assumption
 from railwright.study.words import percent
 from railwright.training import simulate
 from railwright.training.layout.sizes import job_gpus
+from railwright.training.passes.offload import HOST_ADAM
 from railwright.training.software.constants import known, width_of
 from railwright.training.software.eras import Pace, era_of, eras, pace_alone, pace_keys
 from railwright.training.software.host import cpu_factor
+from railwright.training.software.hosted import updates_on_host
 from railwright.training.software.stragglers import gpu_spread
 from railwright.training.software.words import DEFAULT, factors
 from railwright.units import number, show_share
@@ -34,6 +36,7 @@ def trained(study: Study, workshop: Workshop) -> list[Assumption]:
             _paced(job, machine.gpu),
             _host(job, machine.gpu),
             _wait(job, machine, seconds),
+            *_update(job),
         ):
             whose.setdefault(row, []).append(job.name)
     told = [
@@ -128,6 +131,23 @@ def _wait(job: TrainingJob, machine: Machine, seconds: float) -> Assumption:
         f"kernel times spread by {show_share(gpu_spread())} between GPUs (standard deviation), which is not "
         f"fitted to step times: {known('compute_spread').source}",
     )
+
+
+def _update(job: TrainingJob) -> list[Assumption]:
+    """At what rate an optimizer on the host runs: what is known of others is far apart."""
+    if not updates_on_host(job):
+        return []
+    return [
+        Assumption(
+            "Adam on the host",
+            f"{1e9 * HOST_ADAM:.2g} ns a parameter, with all cores of a server, whatever its memory",
+            "ZeRO-Offload, table 4 (DGX-2). Not in the range of the step: 405B over 64 H100 took a third "
+            "of that (LambdaLabs, distributed-training-guide, 05-training-llama-405b: threads shared out, "
+            "states in 16 bits), 7B over 8 A800 some ten times as long (DeepSpeed 0.14.2, gist "
+            "chenyaofo/d4cd6a20). Give each rank its cores (torch.set_num_threads, "
+            "DeepSpeed's --bind_cores_to_rank) and measure",
+        )
+    ]
 
 
 def _seconds(job: TrainingJob, machine: Machine, pace: Pace | None = None) -> float:
