@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from railwright.model.shape.architecture import Transformer
-from railwright.traces.comparison import COPY, IDLE, compare
+from railwright.traces.comparison import compare
+from railwright.traces.expected import COPY, IDLE
 from railwright.traces.kineto import read
 from railwright.traces.measured import step_of
 from railwright.training import place, simulate

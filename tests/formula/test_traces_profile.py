@@ -16,7 +16,8 @@ import pytest
 from railwright.errors import PlanError
 from railwright.model.shape.architecture import Transformer
 from railwright.spec.training import TrainingJob
-from railwright.traces.comparison import OTHER, compare
+from railwright.traces.comparison import compare
+from railwright.traces.expected import OTHER
 from railwright.traces.kernels import NcclKernel, nccl_kernel, op_of, served_by, work_of
 from railwright.traces.kineto import Span, read
 from railwright.traces.measured import step_of
