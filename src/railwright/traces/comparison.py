@@ -75,6 +75,7 @@ class CollectiveRow:
 class Comparison:
     """A measured step beside the predicted one.
 
+    stage    the pipeline stage whose shares are predicted
     measured, predicted  time of the step [s]
     rows     shares in a fixed order; each column adds up to its step
     words    which shares are off, the largest difference first
@@ -82,6 +83,7 @@ class Comparison:
 
     file: str
     rank: int | None
+    stage: int
     measured: float
     predicted: float
     rows: tuple[Row, ...]
@@ -92,9 +94,9 @@ class Comparison:
 def compare(
     steps: Sequence[Step], job: TrainingJob, arch: Transformer, machine: Machine
 ) -> tuple[Comparison, StepResult]:
-    """The measured step that waits least, of one or several ranks, beside the predicted one.
+    """The measured step that waits least, of one or several ranks, beside the predicted one of its stage.
 
-    Training's shares are those of the stage that waits least, so the rank that waits least is put beside it.
+    Of a profile without a rank that is the stage that waits least, as training's own shares are.
     Raises PlanError as `training.simulate` does, for a profile of another number of ranks, and for two
     profiles of one rank.
     """
@@ -103,8 +105,9 @@ def compare(
     step = min(
         steps, key=lambda s: (s.exposed.get("communication", 0.0) + s.exposed.get("idle", 0.0), s.file)
     )
-    predicted = simulate(job, arch, machine, most_events=MOST_EVENTS)
     groups = place(job, machine.network.fabric)
+    stage = None if step.rank is None else stage_of(step.rank, groups)
+    predicted = simulate(job, arch, machine, most_events=MOST_EVENTS, stage=stage)
     families = [_family(one, groups, predicted.collectives) for one in step.collectives]
     kinds = ["" if found is None else _OF_KIND.get(found, found) for found in families]
     measured: dict[str, float] = defaultdict(float)
@@ -124,9 +127,9 @@ def compare(
         if measured.get(label, 0.0) or foreseen.get(label, 0.0)
     )
     result = Comparison(
-        step.file, step.rank, step.seconds, predicted.step_time, rows,
+        step.file, step.rank, predicted.stage, step.seconds, predicted.step_time, rows,
         tuple(_collectives(step, kinds, families, groups, machine)),
-        (*_words(step, predicted, rows, machine), *_strangers(step, families, groups, job)),
+        (*_words(step, predicted, rows, machine, len(groups.grid)), *_strangers(step, families, groups, job)),
     )  # fmt: skip
     return result, predicted
 
@@ -157,6 +160,12 @@ def _refuse_another_job(steps: Sequence[Step], job: TrainingJob, machine: Machin
                 f"{job.name}: {step.file} is of rank {step.rank:,} (its distributedInfo), and this job has "
                 f"ranks 0 to {gpus - 1:,}."
             )
+
+
+def stage_of(rank: int, groups: Groups) -> int:
+    """The pipeline stage of a rank: stages are blocks of neighbouring ranks, as Megatron-LM, torchtitan and
+    DeepSpeed number them."""
+    return rank // int(groups.grid[0].size)
 
 
 def _lanes() -> list[str]:
@@ -262,7 +271,9 @@ def _strangers(
     )
 
 
-def _words(step: Step, predicted: StepResult, rows: Sequence[Row], machine: Machine) -> tuple[str, ...]:
+def _words(
+    step: Step, predicted: StepResult, rows: Sequence[Row], machine: Machine, stages: int
+) -> tuple[str, ...]:
     ratio = step.seconds / predicted.step_time
     shown = f"{ratio:.2f}" if ratio > 0.1 else f"{ratio:.2g}"
     words = [
@@ -274,6 +285,8 @@ def _words(step: Step, predicted: StepResult, rows: Sequence[Row], machine: Mach
             else f"; the prediction's 80 % band is {predicted.error_low:.2f} to {predicted.error_high:.2f}."
         )
     ]
+    if stages > 1:
+        words.append(_beside(step, predicted.stage, stages))
     if not step.on_gpu:
         words.append(
             "No GPU is in this profile, so what its CPU ran stands beside the predicted kernels: of a job on "
@@ -298,3 +311,14 @@ def _words(step: Step, predicted: StepResult, rows: Sequence[Row], machine: Mach
     if len(words) == told:
         words.append("No share is off by more than 2 % of the step.")
     return tuple(words)
+
+
+def _beside(step: Step, stage: int, stages: int) -> str:
+    """Which of several stages the predicted column is, and why that one."""
+    said = f"pipeline stage {stage} (of 0 to {stages - 1})"
+    if step.rank is not None:
+        return f"Rank {step.rank:,} is of {said}, so the predicted shares are that stage's."
+    return (
+        f"The profile does not say its rank (distributedInfo): the predicted shares are those of {said}, "
+        "which waits least."
+    )
