@@ -1,6 +1,6 @@
 """The predicted step by the shares that a profile has: what its GPU computes, waits for and sends.
 
-The predicted compute is told apart by running the prediction on a free network with one kind of kernel at a
+The passes' compute is told apart by running the prediction on a free network with one kind of kernel at a
 time; what communication beside it slows down is shared out in proportion.
 """
 
@@ -49,16 +49,7 @@ def expected(step: StepResult, job: TrainingJob, arch: Transformer, machine: Mac
             found[label_of(share.kind)] += share.exposed
     for label, seconds in _seen_on_gpu(step).items():
         found[label] += seconds
-    parts = {name: _alone(job, arch, machine, kinds) for name, kinds in _KERNELS.items()}
-    parts["optimizer"] = max(
-        (e.end - e.start for e in step.timeline.events if (e.lane, e.kind) == ("compute", "optimizer")),
-        default=0.0,
-    )
-    parts["memory"] = max(0.0, parts["memory"] - parts["optimizer"])
-    whole = sum(parts.values())
-    for name, seconds in parts.items():
-        found[COMPUTE[name]] = compute * seconds / whole if whole else 0.0
-    return found
+    return found | _computing(step, compute, job, arch, machine)
 
 
 def label_of(kind: str) -> str:
@@ -90,8 +81,31 @@ def _seen_on_gpu(step: StepResult) -> dict[str, float]:
     return {label: seconds for label, seconds in more.items() if abs(seconds) > 1e-9}
 
 
-def _alone(job: TrainingJob, arch: Transformer, machine: Machine, kinds: tuple[str, ...]) -> float:
-    """Busy seconds of compute with kernels of some kinds only, on a free network."""
+def _computing(
+    step: StepResult, seconds: float, job: TrainingJob, arch: Transformer, machine: Machine
+) -> dict[str, float]:
+    """What the compute of a step's stage is of: its optimizer takes what the timeline says, and its passes
+    are shared out as their kernels are alone. [s]
+
+    seconds  of it all [s]
+    """
+    updated = _updating(step)
+    alone = {name: _alone(step.stage, job, arch, machine, kinds) for name, kinds in _KERNELS.items()}
+    whole = sum(alone.values())
+    passes = {COMPUTE[name]: (seconds - updated) * one / whole for name, one in alone.items() if whole}
+    return {**passes, COMPUTE["optimizer"]: updated}
+
+
+def _updating(step: StepResult) -> float:
+    """How long the stage's GPU computes its optimizer. [s]"""
+    kind = step.stage, "compute", "optimizer"
+    return sum(e.end - e.start for e in step.timeline.events if (e.rank, e.lane, e.kind) == kind)
+
+
+def _alone(
+    stage: int, job: TrainingJob, arch: Transformer, machine: Machine, kinds: tuple[str, ...]
+) -> float:
+    """How long a stage computes in its passes with kernels of some kinds only, on a free network. [s]"""
     pace = pace_of(job, machine.gpu, job_gpus(job, machine.network.fabric))
     bare = replace(pace, gap=0.0, step=0.0)
     timed = kernel_timer(machine, bare, attention_kernels(job))
@@ -105,5 +119,5 @@ def _alone(job: TrainingJob, arch: Transformer, machine: Machine, kinds: tuple[s
             op, size, ranks, len(groups), 0.0, 0.0, 0.0, "none", "none", (), None, 1.0, 1.0
         )
 
-    alone = simulate(job, arch, machine, predict=free, kernel=kernel, pace=bare, most_events=0)
-    return next(share.busy for share in alone.shares if share.kind == "compute")
+    alone = simulate(job, arch, machine, predict=free, kernel=kernel, pace=bare, most_events=0, stage=stage)
+    return next(share.busy for share in alone.shares if share.kind == "compute") - _updating(alone)
