@@ -72,6 +72,12 @@ def test_an_nccl_kernels_name_is_taken_apart(name: str, parts: NcclKernel | None
         ("void at::native::vectorized_elementwise_kernel<4>(int)", "memory"),
         ("void at::native::multi_tensor_apply_kernel<x>(int)", "optimizer"),
         ("void lamb_cuda_kernel_part1<float>(float*)", "optimizer"),
+        ("void multi_tensor_apply_kernel<AdamFunctorMaster<__nv_bfloat16>>(long)", "optimizer"),
+        ("void fused_adamw_kernel<float>(float*)", "optimizer"),
+        # Hadamard transforms of NVFP4 are no Adam.
+        ("void transformer_engine::HadamardAmaxTmaKernel<128, 64>(CUtensorMap, float*)", "memory"),
+        ("void fast_hadamard_transform_kernel<256, 12, c10::BFloat16>(HadamardParamsBase)", "memory"),
+        ("row_col_rht_gemm_device", "gemm"),
         # 'lamb' is in every {lambda()#1} of PyTorch's element-wise kernels.
         (
             "void at::native::vectorized_elementwise_kernel<4, at::native::sigmoid_kernel_cuda("
