@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from railwright.model.shape.architecture import Transformer
-from railwright.spec.training import TrainingJob
+from railwright.spec.training import Overlap, TrainingJob
 from railwright.traces.comparison import Comparison, compare
 from railwright.traces.expected import COMPUTE
 from railwright.traces.kineto import read
@@ -22,7 +23,7 @@ from railwright.traces.measured import step_of
 from railwright.training import Groups, StepResult, place, simulate
 from railwright.training.lanes.timeline import Event
 from railwright.training.passes.lockstep import WAIT
-from training_cases import DENSE, changed, job, machine
+from training_cases import DENSE, MOE, changed, job, machine
 
 SAID = {
     "all_reduce": ("allreduce", "ncclDevKernel_AllReduce_Sum_bf16_RING_LL"),
@@ -38,7 +39,22 @@ SERVERS = 2
 CASES: dict[str, tuple[Transformer, dict[str, Any], dict[str, Any]]] = {
     "pipeline": (DENSE, {"pipeline": 4}, {}),
     "pipeline and tensors": (DENSE, {"tensor": 2, "pipeline": 4}, {}),
+    "sends that block": (DENSE, {"pipeline": 4, "overlap": Overlap(pp=False)}, {}),
+    "interleaved": (DENSE, {"tensor": 2, "pipeline": 4, "virtual_pipeline": 2}, {}),
+    "weight gradients apart": (DENSE, {"pipeline": 4, "schedule": "zb-h1"}, {}),
+    "shards in a pipeline": (DENSE, {"pipeline": 4, "zero": 3}, {}),
+    "tied embedding": (replace(DENSE, tied_embeddings=True), {"tensor": 2, "pipeline": 2}, {}),
+    "two directions": (MOE, {"expert": 2, "pipeline": 4, "schedule": "dualpipe"}, {}),
+    "experts": (MOE, {"expert": 8, "tensor": 2, "sequence_parallel": True}, {}),
+    "experts cut more": (MOE, {"tensor": 2, "expert": 4, "expert_tensor": 4, "sequence_parallel": True}, {}),
+    "shards of a server": (DENSE, {"zero": 3, "shard": 8}, {}),
+    "optimizer on the host": (DENSE, {"zero": 2, "offload": ("optimizer",)}, {"software": "fsdp-2024"}),
+    "activations on the host": (DENSE, {"tensor": 2, "offload": ("activations",)}, {}),
 }
+
+STAGES = [
+    (name, stage) for name, (_, layout, _) in CASES.items() for stage in range(layout.get("pipeline", 1))
+]
 
 
 def taken(name: str) -> tuple[TrainingJob, Transformer]:
@@ -151,3 +167,30 @@ def test_kernels_are_told_apart_on_the_ranks_own_stage(tmp_path: Path) -> None:
     )
     assert last["attention"] == pytest.approx(one["attention"], rel=0.1)
     assert last["matrix products"] > 1.5 * one["matrix products"]
+
+
+@pytest.mark.parametrize(("name", "stage"), STAGES)
+def test_no_share_of_a_steps_own_profile_is_off(tmp_path: Path, name: str, stage: int) -> None:
+    """Kernels of passes are of one name here, so that those rows are compared together."""
+    result = compared(tmp_path, name, stage)
+    passes = [label for label in COMPUTE.values() if label != COMPUTE["optimizer"]]
+    measured, predicted = (
+        {"passes": sum(getattr(row, column) for row in result.rows if row.share in passes)}
+        | {row.share: getattr(row, column) for row in result.rows if row.share not in passes}
+        for column in ("measured", "predicted")
+    )
+    assert sum(predicted.values()) == pytest.approx(result.predicted, rel=1e-9)
+    assert predicted == pytest.approx(measured, abs=1e-5 * result.predicted)
+
+
+def test_of_a_step_with_whole_passes_the_column_adds_up_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A pass in whole says itself what is inside; no ranks of this job wait for each other there."""
+    every = {row.share: row.predicted for row in compared(tmp_path, "pipeline and tensors", 1).rows}
+    monkeypatch.setattr("railwright.traces.comparison.MOST_EVENTS", 400)
+    result = compared(tmp_path, "pipeline and tensors", 1)
+    assert sum(row.predicted for row in result.rows) == pytest.approx(result.predicted, rel=1e-9)
+    assert {row.share: row.predicted for row in result.rows} == pytest.approx(
+        every, abs=1e-3 * result.predicted
+    )

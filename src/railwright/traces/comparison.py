@@ -107,7 +107,9 @@ def compare(
     )
     groups = place(job, machine.network.fabric)
     stage = None if step.rank is None else stage_of(step.rank, groups)
-    predicted = simulate(job, arch, machine, most_events=MOST_EVENTS, stage=stage)
+    predicted = simulate(
+        job, arch, machine, most_events=MOST_EVENTS, end_events=MOST_EVENTS // 2, stage=stage
+    )
     families = [_family(one, groups, predicted.collectives) for one in step.collectives]
     kinds = ["" if found is None else _OF_KIND.get(found, found) for found in families]
     measured: dict[str, float] = defaultdict(float)

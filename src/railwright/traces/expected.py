@@ -1,5 +1,9 @@
 """The predicted step by the shares that a profile has: what its GPU computes, waits for and sends.
 
+A profile of the GPU sees no waits and no host: of an instant in which the prediction's stage waits for
+another one (a bubble), for its host or for the slowest of its ranks, gradients, parameters or copies that run
+then have it, else nobody.  So shares are read off the timeline as a profile's are.
+
 The passes' compute is told apart by running the prediction on a free network with one kind of kernel at a
 time; what communication beside it slows down is shared out in proportion.
 """
@@ -14,11 +18,13 @@ from railwright.collectives.machine import Machine
 from railwright.collectives.prediction import CollectivePrediction, Op
 from railwright.model.shape.architecture import Operator, Transformer
 from railwright.spec.training import TrainingJob
-from railwright.traces.intervals import both, length, union
+from railwright.traces.intervals import length, union
 from railwright.traffic.demand import Communicator
 from railwright.training import StepResult, simulate
-from railwright.training.lanes.result import ADAM
+from railwright.training.lanes.tasks import LANES
+from railwright.training.lanes.timeline import Event
 from railwright.training.layout.sizes import job_gpus
+from railwright.training.passes.lockstep import WAIT
 from railwright.training.software.eras import attention_kernels, pace_of
 from railwright.training.step.simulating import kernel_timer
 
@@ -29,27 +35,23 @@ COMPUTE = {
     "optimizer": "optimizer",
 }
 OTHER = "other communication"
-IDLE = "waiting (host, pipeline)"
+IDLE = "waiting (host, pipeline, other ranks)"
 COPY = "copies from and to the host"
+_SEEN = (*(lane for lane in LANES if lane not in ("host", "copy")), "copy")
+"""Lanes that a GPU's profile has, in the order in which an instant is theirs (`measured.ORDER`)."""
 _KERNELS = {"gemm": ("gemm", "grouped_gemm"), "attention": ("attention",), "memory": ("memory", "scan")}
 
 
 def expected(step: StepResult, job: TrainingJob, arch: Transformer, machine: Machine) -> dict[str, float]:
-    """Exposed seconds of a predicted step by the labels of the table."""
-    found: dict[str, float] = defaultdict(float)
-    compute = 0.0
-    for share in step.shares:
-        if share.kind == "compute":
-            compute = share.exposed
-        elif share.kind in ("bubble", "host", "data", ADAM):
-            found[IDLE] += share.exposed
-        elif share.kind == "copy":
-            found[COPY] += share.exposed
-        else:
-            found[label_of(share.kind)] += share.exposed
-    for label, seconds in _seen_on_gpu(step).items():
-        found[label] += seconds
-    return found | _computing(step, compute, job, arch, machine)
+    """Seconds of a predicted step by the labels of the table; they add up to it.
+
+    Of a timeline with whole passes these must say what is inside them (`simulate`'s end_events).
+    """
+    seen = _seen_on_gpu(step)
+    found = {label_of(lane): seen[lane] for lane in seen if lane not in ("compute", "copy")}
+    found[COPY] = seen.get("copy", 0.0)
+    found |= _computing(step, seen.get("compute", 0.0), job, arch, machine)
+    return {**found, IDLE: max(0.0, step.step_time - sum(seen.values()))}
 
 
 def label_of(kind: str) -> str:
@@ -57,28 +59,41 @@ def label_of(kind: str) -> str:
 
 
 def _seen_on_gpu(step: StepResult) -> dict[str, float]:
-    """What a profile's shares have more than a prediction's [s]: an instant of the host's, or of a copy's, is
-    data-parallel work's on the GPU while that runs, and one of the host's a copy's.
+    """What each lane of the step's stage has on its GPU [s]: instants in which none before it runs.
 
-    Nothing is known inside whole passes (`Timeline.coarse`).
+    Whole passes say themselves what is inside; nothing is known there of what runs beside their host, and
+    ranks that they wait for are in their compute.
     """
     spans: dict[str, list[tuple[float, float]]] = defaultdict(list)
+    found: dict[str, float] = defaultdict(float)
+    whole: list[tuple[float, float]] = []
     for event in step.timeline.events:
-        if event.rank == step.stage:
-            lane = event.lane if event.lane in ("host", "dp", "copy") else "inner"
+        if event.rank != step.stage:
+            continue
+        if event.inside:
+            whole.append((event.start, event.end))
+            for share in event.inside:
+                if share.kind in _SEEN:
+                    found[share.kind] += share.exposed
+        elif (lane := _kernels_of(event)) in _SEEN:
             spans[lane].append((event.start, event.end))
-    host, dp, copy, inner = (union(spans[lane]) for lane in ("host", "dp", "copy", "inner"))
-
-    def outside(some: list[tuple[float, float]]) -> float:
-        return length(some) - length(both(some, inner))
-
-    gradients = outside(both(host, dp))
-    copies = outside(both(host, union([*dp, *copy]))) - gradients
-    together = both(copy, dp)
-    copied = outside(together) - outside(both(together, host))
-    more = {label_of("dp"): gradients + copied, COPY: copies - copied, IDLE: -gradients - copies}
+    taken = union(whole)
+    for lane in _SEEN:
+        before, taken = length(taken), union([*taken, *spans[lane]])
+        found[lane] += length(taken) - before
     # below a nanosecond it is what sums leave
-    return {label: seconds for label, seconds in more.items() if abs(seconds) > 1e-9}
+    return {lane: seconds for lane, seconds in found.items() if seconds > 1e-9}
+
+
+def _kernels_of(event: Event) -> str:
+    """The lane whose kernels a profile has while an event runs; '' where it has none.
+
+    A receive runs from when a message is waited for, and while a stage waits for the work of another or for
+    ranks that end a pass later than itself, its GPU does nothing of its own.
+    """
+    if event.kind == "transfer":
+        return "pp"
+    return "" if event.kind in ("bubble", WAIT) else event.lane
 
 
 def _computing(
