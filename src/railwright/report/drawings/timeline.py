@@ -11,11 +11,13 @@ from typing import NamedTuple
 from railwright.report.parts.charts import nice_ticks
 from railwright.report.parts.markup import Html, number, tag
 from railwright.training.lanes.timeline import MERGED, WAITS, Event, Timeline
-from railwright.units import show_time
+from railwright.units import show_share, show_time
 
 WIDTH, GUTTER, RIGHT = 960.0, 128.0, 8.0
 LANE, LANE_GAP, RANK_GAP, AXIS = 20.0, 3.0, 12.0, 26.0
 LANES = ("compute", "ep", "emb", "tp", "cp", "pp", "dp", "copy", "host")
+LOWEST = 1.5
+"""Height of the lowest bar: one that can be seen, and pointed at."""
 MOST_RANKS = 4
 CLOSE_EVENTS = 14
 CLOSE_PLACE = 0.3
@@ -39,6 +41,7 @@ class Span:
     """One drawn rectangle: an event, or several too thin to see apart.
 
     names  what may be written in it, the longest that fits
+    busy   share of it in which an event runs, 0..1: so much of the lane's height is filled
     """
 
     start: float
@@ -46,6 +49,7 @@ class Span:
     look: str
     names: tuple[str, ...]
     tip: str
+    busy: float = 1.0
 
 
 def look_of(event: Event) -> str:
@@ -169,8 +173,10 @@ def _lane(
     for span in _merged(events, 0.7 / scale if scale > 0 else 0.0):
         low, high = max(span.start, start), min(span.end, end)
         x, width = GUTTER + (low - start) * scale, max(0.35, (high - low) * scale)
+        tall = max(LOWEST, span.busy * (LANE - 2))
+        below = y + LANE - 1 - tall
         parts.append(
-            tag("rect", tag("title", span.tip), class_=span.look, x=x, y=y + 1, width=width, height=LANE - 2)
+            tag("rect", tag("title", span.tip), class_=span.look, x=x, y=below, width=width, height=tall)
         )
         text = next((n for n in span.names if len(n) * 6.3 + 6 <= width), None)
         if text is not None:
@@ -207,7 +213,8 @@ def _coarse(stretch: tuple[float, float], y: float, start: float, end: float, sc
 
 def _merged(events: Sequence[Event], thin: float) -> list[Span]:
     """Events in order; neighbours that are too thin to see apart become one span: of one look as many as
-    follow one another, of several looks those that are together too thin to be seen."""
+    follow one another, of several looks those that are together too thin to be seen.  Between them the lane
+    may do nothing for most of the time, which the span says."""
     spans: list[Span] = []
     crowd: list[Event] = []
     looks: dict[str, float] = {}  # seconds of each in the crowd
@@ -215,7 +222,7 @@ def _merged(events: Sequence[Event], thin: float) -> list[Span]:
     def close() -> None:
         if not crowd:
             return
-        first, end = crowd[0], max(e.end for e in crowd)
+        first, end, share = crowd[0], max(e.end for e in crowd), 1.0
         if len(crowd) == 1:
             tip = f"{first.name}: {show_time(first.end - first.start)}, from {show_time(first.start)}"
             names: tuple[str, ...] = (first.name, first.kind.replace("_", "-"))
@@ -223,8 +230,10 @@ def _merged(events: Sequence[Event], thin: float) -> list[Span]:
             busy = sum(e.end - e.start for e in crowd)
             kinds = {e.kind for e in crowd}
             what = f"{len(crowd)} × {first.kind}" if len(kinds) == 1 else f"{len(crowd)} events"
-            tip, names = f"{what}, together {show_time(busy)}", ()
-        spans.append(Span(first.start, end, max(looks, key=looks.__getitem__), names, tip))
+            share = min(1.0, busy / (end - first.start))
+            tip = f"{what}, together {show_time(busy)}: {show_share(share)} of {show_time(end - first.start)}"
+            names = ()
+        spans.append(Span(first.start, end, max(looks, key=looks.__getitem__), names, tip, share))
         crowd.clear()
         looks.clear()
 
