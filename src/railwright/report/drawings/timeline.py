@@ -8,8 +8,11 @@ from math import inf
 from statistics import median
 from typing import NamedTuple
 
+import numpy as np
+
 from railwright.report.parts.charts import nice_ticks
 from railwright.report.parts.markup import Html, number, tag
+from railwright.traces.intervals import union
 from railwright.training.lanes.timeline import MERGED, WAITS, Event, Timeline
 from railwright.units import show_share, show_time
 
@@ -103,7 +106,8 @@ def close_look(timeline: Timeline) -> tuple[float, float]:
     """A stretch of the first stage, in detail, that holds few enough events to read, on as many lanes as any.
 
     It is no longer than twice the usual one, so that it is no wait with two ends, and lies where every stage
-    that is drawn has begun and none is done, where there is such a stretch in detail.
+    that is drawn is at work: has begun, is not done, and waits for no other.  Where no stretch in detail is
+    such, it is one of those that miss least of it.
     """
     begin, end = timeline.coarse or (timeline.span, inf)
     events = [e for e in timeline.events if e.rank == timeline.events[0].rank and e.kind not in WAITS]
@@ -119,9 +123,10 @@ def close_look(timeline: Timeline) -> tuple[float, float]:
         return 0.0, timeline.span
     usual = median(s.end - s.start for s in stretches)
     short = [s for s in stretches if s.end - s.start <= 2 * usual]
-    filled, drained = _all_at_work(timeline)
-    within = [s for s in short if s.start >= filled and s.end <= drained]
-    best = min(within or short, key=lambda s: (-s.lanes, abs(s.place - CLOSE_PLACE * len(work))))
+    idle = _missing(timeline, short)
+    least = min(idle) + 1e-9
+    within = [s for s, missing in zip(short, idle, strict=True) if missing <= least]
+    best = min(within, key=lambda s: (-s.lanes, abs(s.place - CLOSE_PLACE * len(work))))
     return best.start, best.end
 
 
@@ -134,15 +139,30 @@ class _Stretch(NamedTuple):
     lanes: int
 
 
-def _all_at_work(timeline: Timeline) -> tuple[float, float]:
-    """From when to when every stage that is drawn has begun and none is done with its passes [s]."""
-    spans: dict[int, tuple[float, float]] = {}
+def _missing(timeline: Timeline, stretches: Sequence[_Stretch]) -> list[float]:
+    """Share of each stretch in which a stage that is drawn is not at work, 0..1."""
+    idle = _idle(timeline)
+    edges = [instant for span in idle for instant in span]
+    # what is idle before each edge; between two of them it grows in a straight line
+    before = np.repeat(np.cumsum([0.0, *(end - start for start, end in idle)]), 2)[1:-1]
+    ends = np.array([(s.start, s.end) for s in stretches])
+    at = np.interp(ends, edges, before) if edges else np.zeros_like(ends)
+    return [float(share) for share in (at[:, 1] - at[:, 0]) / (ends[:, 1] - ends[:, 0])]
+
+
+def _idle(timeline: Timeline) -> list[tuple[float, float]]:
+    """When a stage that is drawn has not begun its passes, waits for another, or is done with them [s]."""
+    passes: dict[int, tuple[float, float]] = {}
+    bubbles: dict[int, list[tuple[float, float]]] = {}
     for e in timeline.events:
-        if e.unit is not None and e.lane == "compute":
-            start, end = spans.get(e.rank, (e.start, e.end))
-            spans[e.rank] = min(start, e.start), max(end, e.end)
-    drawn = [spans[rank] for rank in sorted(spans)[:MOST_RANKS]]
-    return max((start for start, _ in drawn), default=0.0), min((end for _, end in drawn), default=inf)
+        if e.lane == "compute" and e.unit is not None:
+            start, end = passes.get(e.rank, (e.start, e.end))
+            passes[e.rank] = min(start, e.start), max(end, e.end)
+        elif e.kind == "bubble":
+            bubbles.setdefault(e.rank, []).append((e.start, e.end))
+    drawn = sorted(passes)[:MOST_RANKS]
+    ends = [span for rank in drawn for span in ((0.0, passes[rank][0]), (passes[rank][1], timeline.span))]
+    return union([*ends, *(span for rank in drawn for span in bubbles.get(rank, ()))])
 
 
 def _last(window: Sequence[Event]) -> float:
