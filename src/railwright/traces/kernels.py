@@ -68,8 +68,12 @@ _TYPES = {
 }  # fmt: skip
 
 _ATTENTION = re.compile(
-    r"flash|fmha|attention|attn|mha_|_mha|sdpa|fused_qkv_att|softmax_dropout", re.IGNORECASE
+    r"flash(?!infer)|(?:prefill|decode|pod)with\w*kvcache|flashinfer::\w*mergestate|"
+    r"fmha|attention|attn|mha_|_mha|sdpa|fused_qkv_att|softmax_dropout",
+    re.IGNORECASE,
 )
+"""FlashInfer is a library of norms, activations, rotary embeddings and sampling too; its attention is called
+BatchPrefillWithRaggedKVCacheKernel and the like (include/flashinfer/attention)."""
 _OPTIMIZER = re.compile(
     r"multi_tensor(?!.*\bCopy(?:Functor)?<)|adam(?!ard)|(?<![a-z])sgd|(?<![a-z])lamb(?![a-z])|lamb\w*functor|optimizer|clip_grad",
     re.IGNORECASE,
