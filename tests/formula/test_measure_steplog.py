@@ -77,7 +77,16 @@ def test_the_predicted_step_is_as_expected() -> None:
     found = compared([9.0] + 99 * [predicted()])
     assert (found.ratio, found.verdict, found.count) == (pytest.approx(1.0), "as expected", 90)
     assert found.explanations == ()
-    assert words(found)[0].endswith("as expected of this job.")
+    assert words(found)[0].endswith("s, as predicted.")
+
+
+@pytest.mark.parametrize(
+    ("times", "says"), [(1.0004, "as predicted"), (0.9996, "as predicted"), (1.001, "0.1 % longer than")]
+)
+def test_a_difference_that_rounds_to_nothing_is_none(times: float, says: str) -> None:
+    """It was 0.0 % shorter; of a single line, which gets no verdict, too."""
+    for steps in (20, 1):
+        assert says in words(compared(steps * [times * predicted()]))[0]
 
 
 def test_the_slip_that_ran_is_named() -> None:

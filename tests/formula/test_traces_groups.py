@@ -10,12 +10,14 @@ from typing import Any
 import pytest
 
 from railwright.model.shape.architecture import Transformer
-from railwright.traces.comparison import COPY, IDLE, compare
+from railwright.traces.comparison import compare
+from railwright.traces.expected import COPY, IDLE
 from railwright.traces.kineto import read
 from railwright.traces.measured import step_of
 from railwright.training import place, simulate
 from railwright.training.lanes.timeline import WAITS
 from railwright.training.layout.placement import GroupKind
+from railwright.training.passes.lockstep import WAIT
 from training_cases import DENSE, MOE, changed, job, machine
 
 NAMES = {
@@ -89,7 +91,7 @@ def test_a_predicted_step_is_off_nowhere_on_its_own_gpu(tmp_path: Path, layout: 
         {"ph": "X", "cat": "gpu_memcpy" if one.lane == "copy" else "kernel", "name": names[one.lane]}
         | {"ts": one.start * 1e6, "dur": (one.end - one.start) * 1e6, "pid": 0, "tid": one.lane}
         for one in step.timeline.events
-        if one.lane in names and one.kind not in WAITS
+        if one.lane in names and one.kind not in (*WAITS, WAIT)
     ]
     (tmp_path / "profile.json").write_text(json.dumps({"traceEvents": events}))
     result, _ = compare([step_of(read(tmp_path / "profile.json"), whole=True)], wanted, MOE, on)

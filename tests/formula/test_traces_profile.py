@@ -16,7 +16,8 @@ import pytest
 from railwright.errors import PlanError
 from railwright.model.shape.architecture import Transformer
 from railwright.spec.training import TrainingJob
-from railwright.traces.comparison import OTHER, compare
+from railwright.traces.comparison import compare
+from railwright.traces.expected import OTHER
 from railwright.traces.kernels import NcclKernel, nccl_kernel, op_of, served_by, work_of
 from railwright.traces.kineto import Span, read
 from railwright.traces.measured import step_of
@@ -68,9 +69,28 @@ def test_an_nccl_kernels_name_is_taken_apart(name: str, parts: NcclKernel | None
             "attention",
         ),
         ("cudnn_generated_fort_native_sdpa_sm90_flash_fprop_wgmma_f16_knob_3", "attention"),
+        # FlashInfer is more than attention.
+        ("void flashinfer::norm::FusedAddRMSNormKernel<8u, __nv_bfloat16>(__nv_bfloat16*, float)", "memory"),
+        (
+            "kernel_cutlass_kernel_flashinfernormkernelsrmsnormRMSNormKernel_object_at__tensorptrbf16",
+            "memory",
+        ),
+        ("void flashinfer::activation::act_and_mul_kernel<__nv_bfloat16, &silu>(__nv_bfloat16*)", "memory"),
+        ("void flashinfer::AppendPagedKVCacheKernel<128u, 8u, __nv_bfloat16>(int*)", "memory"),
+        ("void flashinfer::BatchPrefillWithRaggedKVCacheKernel<flashinfer::KernelTraits<1>>(x)", "attention"),
+        ("void flashinfer::BatchDecodeWithPagedKVCacheKernel<2u, 1u, 8u>(x)", "attention"),
+        ("void flashinfer::PODWithKVCacheTensorKernel<flashinfer::KernelTraits<1>>(x)", "attention"),
+        ("void flashinfer::PersistentVariableLengthMergeStatesKernel<8u, 16u>(float*)", "attention"),
+        ("void flashinfer::mla::BatchMLAPagedAttentionKernel<x>(x)", "attention"),
         ("void at::native::vectorized_elementwise_kernel<4>(int)", "memory"),
         ("void at::native::multi_tensor_apply_kernel<x>(int)", "optimizer"),
         ("void lamb_cuda_kernel_part1<float>(float*)", "optimizer"),
+        ("void multi_tensor_apply_kernel<AdamFunctorMaster<__nv_bfloat16>>(long)", "optimizer"),
+        ("void fused_adamw_kernel<float>(float*)", "optimizer"),
+        # Hadamard transforms of NVFP4 are no Adam.
+        ("void transformer_engine::HadamardAmaxTmaKernel<128, 64>(CUtensorMap, float*)", "memory"),
+        ("void fast_hadamard_transform_kernel<256, 12, c10::BFloat16>(HadamardParamsBase)", "memory"),
+        ("row_col_rht_gemm_device", "gemm"),
         # 'lamb' is in every {lambda()#1} of PyTorch's element-wise kernels.
         (
             "void at::native::vectorized_elementwise_kernel<4, at::native::sigmoid_kernel_cuda("

@@ -1,8 +1,6 @@
 """A measured step beside the predicted one: every share of both, which is off, and every collective.
 
-Both columns add up to their step.  The predicted compute is told apart by running the prediction on a free
-network with one kind of kernel at a time; what communication beside it slows down is shared out in
-proportion.
+Both columns add up to their step.
 """
 
 from __future__ import annotations
@@ -10,7 +8,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import log
 from pathlib import Path
 from statistics import median
@@ -19,35 +17,23 @@ from typing import get_args
 from railwright.catalog.names import is_another_gpu
 from railwright.collectives import predict
 from railwright.collectives.machine import Machine
-from railwright.collectives.prediction import CollectivePrediction, Op
+from railwright.collectives.prediction import Op
 from railwright.errors import PlanError, RailwrightError
-from railwright.model.shape.architecture import Operator, Transformer
+from railwright.model.shape.architecture import Transformer
 from railwright.spec.training import TrainingJob
-from railwright.traces.intervals import both, length, union
+from railwright.traces.expected import COMPUTE, COPY, IDLE, OTHER, expected, label_of
 from railwright.traces.measured import Collective, Step
 from railwright.traces.step import MOST_EVENTS
 from railwright.traffic.demand import Communicator
 from railwright.training import Groups, StepResult, place, simulate
-from railwright.training.lanes.result import ADAM, UsedCollective
+from railwright.training.lanes.result import UsedCollective
 from railwright.training.lanes.tasks import LANES
 from railwright.training.lanes.timeline import Lane
 from railwright.training.layout.placement import GroupKind
 from railwright.training.layout.sizes import job_gpus
-from railwright.training.software.eras import attention_kernels, pace_of
-from railwright.training.step.simulating import kernel_timer
 
-COMPUTE = {
-    "gemm": "matrix products",
-    "attention": "attention",
-    "memory": "memory-bound kernels",
-    "optimizer": "optimizer",
-}
-OTHER = "other communication"
-IDLE = "waiting (host, pipeline)"
-COPY = "copies from and to the host"
 NOTABLE = 0.02
 """Part of a step from which on a difference is told."""
-_KERNELS = {"gemm": ("gemm", "grouped_gemm"), "attention": ("attention",), "memory": ("memory", "scan")}
 _OF_KIND = {
     "expert_dp": "dp", "embedding": "dp", "shard": "dp", "expert_shard": "dp", "copies": "dp",
     "expert_copies": "dp", "mirror": "dp", "ep_local": "ep", "ep_rail": "ep", "etp": "tp", "stage": "tp",
@@ -89,6 +75,7 @@ class CollectiveRow:
 class Comparison:
     """A measured step beside the predicted one.
 
+    stage    the pipeline stage whose shares are predicted
     measured, predicted  time of the step [s]
     rows     shares in a fixed order; each column adds up to its step
     words    which shares are off, the largest difference first
@@ -96,6 +83,7 @@ class Comparison:
 
     file: str
     rank: int | None
+    stage: int
     measured: float
     predicted: float
     rows: tuple[Row, ...]
@@ -106,9 +94,9 @@ class Comparison:
 def compare(
     steps: Sequence[Step], job: TrainingJob, arch: Transformer, machine: Machine
 ) -> tuple[Comparison, StepResult]:
-    """The measured step that waits least, of one or several ranks, beside the predicted one.
+    """The measured step that waits least, of one or several ranks, beside the predicted one of its stage.
 
-    Training's shares are those of the stage that waits least, so the rank that waits least is put beside it.
+    Of a profile without a rank that is the stage that waits least, as training's own shares are.
     Raises PlanError as `training.simulate` does, for a profile of another number of ranks, and for two
     profiles of one rank.
     """
@@ -117,8 +105,11 @@ def compare(
     step = min(
         steps, key=lambda s: (s.exposed.get("communication", 0.0) + s.exposed.get("idle", 0.0), s.file)
     )
-    predicted = simulate(job, arch, machine, most_events=MOST_EVENTS)
     groups = place(job, machine.network.fabric)
+    stage = None if step.rank is None else stage_of(step.rank, groups)
+    predicted = simulate(
+        job, arch, machine, most_events=MOST_EVENTS, end_events=MOST_EVENTS // 2, stage=stage
+    )
     families = [_family(one, groups, predicted.collectives) for one in step.collectives]
     kinds = ["" if found is None else _OF_KIND.get(found, found) for found in families]
     measured: dict[str, float] = defaultdict(float)
@@ -127,20 +118,20 @@ def compare(
     # of several at once the first of LANES has the instant, as in a predicted step; what is not known, last
     order = [*LANES, ""]
     for numbers, seconds in step.exposed_calls.items():
-        measured[_label(min((kinds[n] for n in numbers), key=order.index))] += seconds
+        measured[label_of(min((kinds[n] for n in numbers), key=order.index))] += seconds
     measured[IDLE] = step.exposed.get("idle", 0.0)
     measured[COPY] = step.exposed.get("copy", 0.0)
-    expected = _predicted(predicted, job, arch, machine)
-    labels = [*COMPUTE.values(), *(_label(lane) for lane in _lanes()), OTHER, COPY, IDLE]
+    foreseen = expected(predicted, job, arch, machine)
+    labels = [*COMPUTE.values(), *(label_of(lane) for lane in _lanes()), OTHER, COPY, IDLE]
     rows = tuple(
-        Row(label, measured.get(label, 0.0), expected.get(label, 0.0))
+        Row(label, measured.get(label, 0.0), foreseen.get(label, 0.0))
         for label in labels
-        if measured.get(label, 0.0) or expected.get(label, 0.0)
+        if measured.get(label, 0.0) or foreseen.get(label, 0.0)
     )
     result = Comparison(
-        step.file, step.rank, step.seconds, predicted.step_time, rows,
+        step.file, step.rank, predicted.stage, step.seconds, predicted.step_time, rows,
         tuple(_collectives(step, kinds, families, groups, machine)),
-        (*_words(step, predicted, rows, machine), *_strangers(step, families, groups, job)),
+        (*_words(step, predicted, rows, machine, len(groups.grid)), *_strangers(step, families, groups, job)),
     )  # fmt: skip
     return result, predicted
 
@@ -173,83 +164,14 @@ def _refuse_another_job(steps: Sequence[Step], job: TrainingJob, machine: Machin
             )
 
 
+def stage_of(rank: int, groups: Groups) -> int:
+    """The pipeline stage of a rank: stages are blocks of neighbouring ranks, as Megatron-LM, torchtitan and
+    DeepSpeed number them."""
+    return rank // int(groups.grid[0].size)
+
+
 def _lanes() -> list[str]:
     return [lane for lane in get_args(Lane) if lane not in ("compute", "host", "copy")]
-
-
-def _label(kind: str) -> str:
-    return f"{kind} communication" if kind else OTHER
-
-
-def _predicted(step: StepResult, job: TrainingJob, arch: Transformer, machine: Machine) -> dict[str, float]:
-    """Exposed seconds by the labels of the table."""
-    found: dict[str, float] = defaultdict(float)
-    compute = 0.0
-    for share in step.shares:
-        if share.kind == "compute":
-            compute = share.exposed
-        elif share.kind in ("bubble", "host", "data", ADAM):
-            found[IDLE] += share.exposed
-        elif share.kind == "copy":
-            found[COPY] += share.exposed
-        else:
-            found[_label(share.kind)] += share.exposed
-    for label, seconds in _seen_on_gpu(step).items():
-        found[label] += seconds
-    parts = {name: _alone(job, arch, machine, kinds) for name, kinds in _KERNELS.items()}
-    parts["optimizer"] = max(
-        (e.end - e.start for e in step.timeline.events if (e.lane, e.kind) == ("compute", "optimizer")),
-        default=0.0,
-    )
-    parts["memory"] = max(0.0, parts["memory"] - parts["optimizer"])
-    whole = sum(parts.values())
-    for name, seconds in parts.items():
-        found[COMPUTE[name]] = compute * seconds / whole if whole else 0.0
-    return found
-
-
-def _seen_on_gpu(step: StepResult) -> dict[str, float]:
-    """What a profile's shares have more than a prediction's [s]: an instant of the host's, or of a copy's, is
-    data-parallel work's on the GPU while that runs, and one of the host's a copy's.
-
-    Nothing is known inside whole passes (`Timeline.coarse`).
-    """
-    spans: dict[str, list[tuple[float, float]]] = defaultdict(list)
-    for event in step.timeline.events:
-        if event.rank == step.stage:
-            lane = event.lane if event.lane in ("host", "dp", "copy") else "inner"
-            spans[lane].append((event.start, event.end))
-    host, dp, copy, inner = (union(spans[lane]) for lane in ("host", "dp", "copy", "inner"))
-
-    def outside(some: list[tuple[float, float]]) -> float:
-        return length(some) - length(both(some, inner))
-
-    gradients = outside(both(host, dp))
-    copies = outside(both(host, union([*dp, *copy]))) - gradients
-    together = both(copy, dp)
-    copied = outside(together) - outside(both(together, host))
-    more = {_label("dp"): gradients + copied, COPY: copies - copied, IDLE: -gradients - copies}
-    # below a nanosecond it is what sums leave
-    return {label: seconds for label, seconds in more.items() if abs(seconds) > 1e-9}
-
-
-def _alone(job: TrainingJob, arch: Transformer, machine: Machine, kinds: tuple[str, ...]) -> float:
-    """Busy seconds of compute with kernels of some kinds only, on a free network."""
-    pace = pace_of(job, machine.gpu, job_gpus(job, machine.network.fabric))
-    bare = replace(pace, gap=0.0, step=0.0)
-    timed = kernel_timer(machine, bare, attention_kernels(job))
-
-    def kernel(operator: Operator) -> float:
-        return timed(operator) if operator.kind in kinds else 0.0
-
-    def free(m: Machine, op: Op, size: float, groups: Sequence[Communicator]) -> CollectivePrediction:
-        ranks = len(groups[0])
-        return CollectivePrediction(
-            op, size, ranks, len(groups), 0.0, 0.0, 0.0, "none", "none", (), None, 1.0, 1.0
-        )
-
-    alone = simulate(job, arch, machine, predict=free, kernel=kernel, pace=bare, most_events=0)
-    return next(share.busy for share in alone.shares if share.kind == "compute")
 
 
 def _family(one: Collective, groups: Groups, used: Sequence[UsedCollective]) -> GroupKind | None:
@@ -351,7 +273,9 @@ def _strangers(
     )
 
 
-def _words(step: Step, predicted: StepResult, rows: Sequence[Row], machine: Machine) -> tuple[str, ...]:
+def _words(
+    step: Step, predicted: StepResult, rows: Sequence[Row], machine: Machine, stages: int
+) -> tuple[str, ...]:
     ratio = step.seconds / predicted.step_time
     shown = f"{ratio:.2f}" if ratio > 0.1 else f"{ratio:.2g}"
     words = [
@@ -363,6 +287,8 @@ def _words(step: Step, predicted: StepResult, rows: Sequence[Row], machine: Mach
             else f"; the prediction's 80 % band is {predicted.error_low:.2f} to {predicted.error_high:.2f}."
         )
     ]
+    if stages > 1:
+        words.append(_beside(step, predicted.stage, stages))
     if not step.on_gpu:
         words.append(
             "No GPU is in this profile, so what its CPU ran stands beside the predicted kernels: of a job on "
@@ -387,3 +313,14 @@ def _words(step: Step, predicted: StepResult, rows: Sequence[Row], machine: Mach
     if len(words) == told:
         words.append("No share is off by more than 2 % of the step.")
     return tuple(words)
+
+
+def _beside(step: Step, stage: int, stages: int) -> str:
+    """Which of several stages the predicted column is, and why that one."""
+    said = f"pipeline stage {stage} (of 0 to {stages - 1})"
+    if step.rank is not None:
+        return f"Rank {step.rank:,} is of {said}, so the predicted shares are that stage's."
+    return (
+        f"The profile does not say its rank (distributedInfo): the predicted shares are those of {said}, "
+        "which waits least."
+    )

@@ -68,12 +68,18 @@ _TYPES = {
 }  # fmt: skip
 
 _ATTENTION = re.compile(
-    r"flash|fmha|attention|attn|mha_|_mha|sdpa|fused_qkv_att|softmax_dropout", re.IGNORECASE
-)
-_OPTIMIZER = re.compile(
-    r"multi_tensor(?!.*\bCopy(?:Functor)?<)|adam|(?<![a-z])sgd|(?<![a-z])lamb(?![a-z])|lamb\w*functor|optimizer|clip_grad",
+    r"flash(?!infer)|(?:prefill|decode|pod)with\w*kvcache|flashinfer::\w*mergestate|"
+    r"fmha|attention|attn|mha_|_mha|sdpa|fused_qkv_att|softmax_dropout",
     re.IGNORECASE,
 )
+"""FlashInfer is a library of norms, activations, rotary embeddings and sampling too; its attention is called
+BatchPrefillWithRaggedKVCacheKernel and the like (include/flashinfer/attention)."""
+_OPTIMIZER = re.compile(
+    r"multi_tensor(?!.*\bCopy(?:Functor)?<)|adam(?!ard)|(?<![a-z])sgd|(?<![a-z])lamb(?![a-z])|lamb\w*functor|optimizer|clip_grad",
+    re.IGNORECASE,
+)
+"""'adam' is in Hadamard: transforms of Transformer Engine's NVFP4 (hadamard_transform.cu) and of Dao-AILab's
+fast-hadamard-transform."""
 _GEMM = re.compile(
     r"(?<!fb)gemm|gemv|(?<!^kernel_)cutlass(?!::(?:b?float|half|tfloat))|tiledmma|cublas|xmma|nvjet|wgmma|matmul|cijk_|"
     r"s\d{4,5}[a-z]*_|triton_mm|triton_tem_fused_\w*mm(?![a-z])|"

@@ -8,6 +8,7 @@ from railwright.units import show_flop_rate, show_flops, show_share, show_time
 
 FOLD = 10.0
 """Times as long from which that is said instead of a share."""
+SAME = "as predicted"
 CLOSE = 0.07
 """Reserved memory is as predicted within this share: what published peaks are asked to be within
 (`training.bars`)."""
@@ -54,7 +55,7 @@ def _away(change: float) -> str:
 
 def _verdict(found: ComparedSteps) -> str:
     step = found.predicted
-    away = f"{_than(found.ratio - 1)} the predicted {show_time(step.step_time)}"
+    away = _from_predicted(found.ratio - 1, step.step_time)
     if found.verdict == NOT_JUDGED and found.last == 0:
         return (
             f"The log tells the mean of a whole run, {show_time(found.measured)} a step, {away}; its "
@@ -66,12 +67,21 @@ def _verdict(found: ComparedSteps) -> str:
             "holds the warm-up (compilation, first allocations), so no verdict is given: give a log "
             "with more lines."
         )
+    if found.verdict == "as expected" and away == SAME:
+        return f"A step takes {show_time(found.measured)}, {SAME}."
     if found.verdict == "as expected":
         return f"A step takes {show_time(found.measured)}, {away}: as expected of this job."
     return (
         f"A step takes {show_time(found.measured)}, {away}: {found.verdict} than 80 % of measurements "
         f"({step.error_source})."
     )
+
+
+def _from_predicted(change: float, seconds: float) -> str:
+    """'6 % longer than the predicted 1.2 s', or as predicted where the share rounds to nothing."""
+    if show_share(abs(change)) == show_share(0.0):
+        return SAME
+    return f"{_than(change)} the predicted {show_time(seconds)}"
 
 
 def _than(change: float) -> str:

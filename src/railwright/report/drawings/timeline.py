@@ -8,14 +8,19 @@ from math import inf
 from statistics import median
 from typing import NamedTuple
 
+import numpy as np
+
 from railwright.report.parts.charts import nice_ticks
 from railwright.report.parts.markup import Html, number, tag
+from railwright.traces.intervals import union
 from railwright.training.lanes.timeline import MERGED, WAITS, Event, Timeline
-from railwright.units import show_time
+from railwright.units import show_share, show_time
 
 WIDTH, GUTTER, RIGHT = 960.0, 128.0, 8.0
 LANE, LANE_GAP, RANK_GAP, AXIS = 20.0, 3.0, 12.0, 26.0
 LANES = ("compute", "ep", "emb", "tp", "cp", "pp", "dp", "copy", "host")
+LOWEST = 1.5
+"""Height of the lowest bar: one that can be seen, and pointed at."""
 MOST_RANKS = 4
 CLOSE_EVENTS = 14
 CLOSE_PLACE = 0.3
@@ -39,6 +44,7 @@ class Span:
     """One drawn rectangle: an event, or several too thin to see apart.
 
     names  what may be written in it, the longest that fits
+    busy   share of it in which an event runs, 0..1: so much of the lane's height is filled
     """
 
     start: float
@@ -46,6 +52,7 @@ class Span:
     look: str
     names: tuple[str, ...]
     tip: str
+    busy: float = 1.0
 
 
 def look_of(event: Event) -> str:
@@ -99,7 +106,8 @@ def close_look(timeline: Timeline) -> tuple[float, float]:
     """A stretch of the first stage, in detail, that holds few enough events to read, on as many lanes as any.
 
     It is no longer than twice the usual one, so that it is no wait with two ends, and lies where every stage
-    that is drawn has begun and none is done, where there is such a stretch in detail.
+    that is drawn is at work: has begun, is not done, and waits for no other.  Where no stretch in detail is
+    such, it is one of those that miss least of it.
     """
     begin, end = timeline.coarse or (timeline.span, inf)
     events = [e for e in timeline.events if e.rank == timeline.events[0].rank and e.kind not in WAITS]
@@ -115,9 +123,10 @@ def close_look(timeline: Timeline) -> tuple[float, float]:
         return 0.0, timeline.span
     usual = median(s.end - s.start for s in stretches)
     short = [s for s in stretches if s.end - s.start <= 2 * usual]
-    filled, drained = _all_at_work(timeline)
-    within = [s for s in short if s.start >= filled and s.end <= drained]
-    best = min(within or short, key=lambda s: (-s.lanes, abs(s.place - CLOSE_PLACE * len(work))))
+    idle = _missing(timeline, short)
+    least = min(idle) + 1e-9
+    within = [s for s, missing in zip(short, idle, strict=True) if missing <= least]
+    best = min(within, key=lambda s: (-s.lanes, abs(s.place - CLOSE_PLACE * len(work))))
     return best.start, best.end
 
 
@@ -130,15 +139,30 @@ class _Stretch(NamedTuple):
     lanes: int
 
 
-def _all_at_work(timeline: Timeline) -> tuple[float, float]:
-    """From when to when every stage that is drawn has begun and none is done with its passes [s]."""
-    spans: dict[int, tuple[float, float]] = {}
+def _missing(timeline: Timeline, stretches: Sequence[_Stretch]) -> list[float]:
+    """Share of each stretch in which a stage that is drawn is not at work, 0..1."""
+    idle = _idle(timeline)
+    edges = [instant for span in idle for instant in span]
+    # what is idle before each edge; between two of them it grows in a straight line
+    before = np.repeat(np.cumsum([0.0, *(end - start for start, end in idle)]), 2)[1:-1]
+    ends = np.array([(s.start, s.end) for s in stretches])
+    at = np.interp(ends, edges, before) if edges else np.zeros_like(ends)
+    return [float(share) for share in (at[:, 1] - at[:, 0]) / (ends[:, 1] - ends[:, 0])]
+
+
+def _idle(timeline: Timeline) -> list[tuple[float, float]]:
+    """When a stage that is drawn has not begun its passes, waits for another, or is done with them [s]."""
+    passes: dict[int, tuple[float, float]] = {}
+    bubbles: dict[int, list[tuple[float, float]]] = {}
     for e in timeline.events:
-        if e.unit is not None and e.lane == "compute":
-            start, end = spans.get(e.rank, (e.start, e.end))
-            spans[e.rank] = min(start, e.start), max(end, e.end)
-    drawn = [spans[rank] for rank in sorted(spans)[:MOST_RANKS]]
-    return max((start for start, _ in drawn), default=0.0), min((end for _, end in drawn), default=inf)
+        if e.lane == "compute" and e.unit is not None:
+            start, end = passes.get(e.rank, (e.start, e.end))
+            passes[e.rank] = min(start, e.start), max(end, e.end)
+        elif e.kind == "bubble":
+            bubbles.setdefault(e.rank, []).append((e.start, e.end))
+    drawn = sorted(passes)[:MOST_RANKS]
+    ends = [span for rank in drawn for span in ((0.0, passes[rank][0]), (passes[rank][1], timeline.span))]
+    return union([*ends, *(span for rank in drawn for span in bubbles.get(rank, ()))])
 
 
 def _last(window: Sequence[Event]) -> float:
@@ -169,8 +193,10 @@ def _lane(
     for span in _merged(events, 0.7 / scale if scale > 0 else 0.0):
         low, high = max(span.start, start), min(span.end, end)
         x, width = GUTTER + (low - start) * scale, max(0.35, (high - low) * scale)
+        tall = max(LOWEST, span.busy * (LANE - 2))
+        below = y + LANE - 1 - tall
         parts.append(
-            tag("rect", tag("title", span.tip), class_=span.look, x=x, y=y + 1, width=width, height=LANE - 2)
+            tag("rect", tag("title", span.tip), class_=span.look, x=x, y=below, width=width, height=tall)
         )
         text = next((n for n in span.names if len(n) * 6.3 + 6 <= width), None)
         if text is not None:
@@ -207,7 +233,8 @@ def _coarse(stretch: tuple[float, float], y: float, start: float, end: float, sc
 
 def _merged(events: Sequence[Event], thin: float) -> list[Span]:
     """Events in order; neighbours that are too thin to see apart become one span: of one look as many as
-    follow one another, of several looks those that are together too thin to be seen."""
+    follow one another, of several looks those that are together too thin to be seen.  Between them the lane
+    may do nothing for most of the time, which the span says."""
     spans: list[Span] = []
     crowd: list[Event] = []
     looks: dict[str, float] = {}  # seconds of each in the crowd
@@ -215,7 +242,7 @@ def _merged(events: Sequence[Event], thin: float) -> list[Span]:
     def close() -> None:
         if not crowd:
             return
-        first, end = crowd[0], max(e.end for e in crowd)
+        first, end, share = crowd[0], max(e.end for e in crowd), 1.0
         if len(crowd) == 1:
             tip = f"{first.name}: {show_time(first.end - first.start)}, from {show_time(first.start)}"
             names: tuple[str, ...] = (first.name, first.kind.replace("_", "-"))
@@ -223,8 +250,10 @@ def _merged(events: Sequence[Event], thin: float) -> list[Span]:
             busy = sum(e.end - e.start for e in crowd)
             kinds = {e.kind for e in crowd}
             what = f"{len(crowd)} × {first.kind}" if len(kinds) == 1 else f"{len(crowd)} events"
-            tip, names = f"{what}, together {show_time(busy)}", ()
-        spans.append(Span(first.start, end, max(looks, key=looks.__getitem__), names, tip))
+            share = min(1.0, busy / (end - first.start))
+            tip = f"{what}, together {show_time(busy)}: {show_share(share)} of {show_time(end - first.start)}"
+            names = ()
+        spans.append(Span(first.start, end, max(looks, key=looks.__getitem__), names, tip, share))
         crowd.clear()
         looks.clear()
 

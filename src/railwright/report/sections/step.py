@@ -15,6 +15,7 @@ from railwright.training.lanes.timeline import Timeline
 from railwright.units import show_count, show_share, show_time
 
 NETWORK = COMMUNICATION
+THIN = "Events too thin to see apart are one bar, as high as their lane is busy."
 LOOK_NAMES = {
     "k-compute": "compute",
     "k-attention": "attention",
@@ -184,7 +185,7 @@ def _timeline(who: str, timeline: Timeline, name: str, about: str) -> list[Html]
     )
     parts = [
         tag("h3", f"The step's timeline on {who}"),
-        tag("p", about, class_="note"),
+        tag("p", f"{about} {THIN}", class_="note"),
         _key([look for look in LOOK_NAMES if look in looks]),
         tag("figure", tag("div", whole, class_="scroll")),
     ]
