@@ -60,6 +60,12 @@ TOML = '[model]\nname = "llama3"\nflavor = "8B"\n[training]\n'
         ("x.toml", TOML + '[parallelism]\ndata_parallel_shard_degree = 8\npipeline_parallel_degree = 2\n'
          'pipeline_parallel_schedule = "Interleaved1F1B"\npipeline_parallel_layers_per_stage = "two"\n',
          "[parallelism] pipeline_parallel_layers_per_stage: 'two' is given, a whole number is expected"),
+        ("x.toml", TOML + 'local_batch_size = 0\n[parallelism]\ndata_parallel_shard_degree = 8\n',
+         "[training] local_batch_size: 0 is given, 1 or more is expected"),
+        ("x.toml", TOML + 'batch_size = 0\n[parallelism]\ndata_parallel_shard_degree = 8\n',
+         "[training] batch_size: 0 is given, 1 or more is expected"),
+        ("x.toml", TOML + 'seq_len = -8\n[parallelism]\ndata_parallel_shard_degree = 8\n',
+         "[training] seq_len: -8 is given, 1 or more is expected"),
         ("x.args", f"{ARGS}--use-precision-aware-optimizer --exp-avg-dtype fp7", "there is no 'fp7'; one of"),
         ("x.yaml", "model_name_or_path: no/such-model\n", "'no/such-model' is no bundled model"),
     ],
