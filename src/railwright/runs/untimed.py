@@ -27,8 +27,8 @@ BEGINNINGS = {
         "rerun", "enable_msc", "disable_msc", "result_rejected", "error_injection", "no_check_for_nan",
     ),
     "launching": (
-        "distributed_", "local_rank", "seed", "manual_gc", "empty_unused",
-        "use_mcore_models", "transformer_impl", "enable_experimental", "nccl_communicator",
+        "distributed_", "local_rank", "seed", "manual_gc", "use_mcore_models",
+        "enable_experimental", "nccl_communicator",
         "high_priority_stream", "init_model_with_meta_device", "rank", "world_size",
     ),
     "numbers alone": (
