@@ -158,6 +158,12 @@ def test_a_model_with_prediction_layers_is_written_down_without() -> None:
             "not read: [parallelism] pipeline_paralel_degree; did you mean 'pipeline_parallel_degree'",
         ),
         (
+            "parallelism",
+            "pipeline_parallel_degre = 4",
+            "not read: [parallelism] pipeline_parallel_degre; did you mean 'pipeline_parallel_degree'",
+        ),
+        ("parallelism", "context_parallel_dregree = 4", "did you mean 'context_parallel_degree'"),
+        (
             "activation_checkpointing",
             'mode = "none"',
             "not read: [activation_checkpointing] mode; did you mean 'activation_checkpoint'?",
@@ -182,6 +188,23 @@ def test_every_setting_that_matters_is_respected_or_told(section: str, line: str
     header = f"[{section}]\n"
     changed = text.replace(header, f"{header}{line}\n") if header in text else f"{text}{header}{line}\n"
     assert any(told in note for note in read(changed)[1])
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "data_parallel_replicate_degree",
+        "data_parallel_shard_degree",
+        "tensor_parallel_degree",
+        "context_parallel_degree",
+        "pipeline_parallel_degree",
+        "expert_parallel_degree",
+    ],
+)
+def test_a_size_with_any_letter_less_is_told_as_not_read(key: str) -> None:
+    for name in sorted({key[:i] + key[i + 1 :] for i in range(len(key))}):
+        notes = read(TODAY.replace("[parallelism]\n", f"[parallelism]\n{name} = 4\n"))[1]
+        assert any(note.startswith(f"not read: [parallelism] {name}; did you mean '{key}'") for note in notes)
 
 
 def test_settings_at_their_default_and_of_parts_that_are_not_used_are_not_told() -> None:

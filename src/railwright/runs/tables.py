@@ -52,13 +52,13 @@ class Tables:
         """Section, key and value of all that nobody asked for, in the order of the file."""
         yield from (one for one in _flat(self.read) if one[:2] not in self.asked)
 
-    def hint(self, section: str, key: str, known: Iterable[str]) -> str:
-        """'; did you mean 'x'?' for a key near one that was asked for, or, where nothing of its section was,
-        for a section near a `known` one; '' where none is near."""
-        names = sorted(name for place, name in self.asked if place == section)
+    def hint(self, section: str, key: str, keys: Iterable[str], sections: Iterable[str]) -> str:
+        """'; did you mean 'x'?' for a key near one that was asked for or of `keys`, or, where nothing of its
+        section was asked for, for a section near one that was or of `sections`; '' where none is near."""
+        names = {name for place, name in self.asked if place == section}
         if names:
-            return nearest(key, names)
-        return nearest(section, sorted({*known, *(place for place, _ in self.asked)}))
+            return nearest(key, sorted({*names, *keys}))
+        return nearest(section, sorted({*sections, *(place for place, _ in self.asked)}))
 
     def _found(self, section: str, *names: str) -> tuple[str, Any] | None:
         """'[section] key' and its value under the first of its places and names that is given."""

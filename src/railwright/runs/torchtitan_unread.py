@@ -5,7 +5,7 @@ Sources: as `torchtitan`'s.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from railwright.model.shape.architecture import Transformer
@@ -104,6 +104,20 @@ UNTIMED: Mapping[str, tuple[str, ...]] = {
 PARALLEL = ("parallelism", "experimental", "training")
 """Sections that sizes of groups stood in over time, and what goes with them."""
 
+BELONGING: Mapping[str, tuple[str, ...]] = {
+    "pipeline": (
+        "pipeline_parallel_schedule", "pipeline_parallel_schedule_csv", "pipeline_parallel_layers_per_stage",
+        "pipeline_parallel_first_stage_less_layers", "pipeline_parallel_last_stage_less_layers",
+        "pipeline_parallel_microbatch_size", "pipeline_parallel_microbatches",
+        "pipeline_parallel_split_points", "pipeline_parallel_expert_parallel_overlap",
+        "module_fqns_per_model_part",
+    ),
+    "context": ("context_parallel_rotate_method", "context_parallel_load_balancer"),
+    "expert": ("expert_parallel_degree", "expert_tensor_parallel_degree", "expert_parallel_comm_backend"),
+}  # fmt: skip
+"""Keys of the sections above that do nothing without such a group, by their whole names: one letter less in
+that of its size is no setting, and must be told."""
+
 QUANTIZED = ("quantize", "float8", "mx")
 """Sections, and first parts of sections, of converters."""
 
@@ -132,7 +146,8 @@ def unread(read: Tables, layout: Mapping[str, Any], arch: Transformer) -> list[s
         if _is_idle(read, section, key, value, layout, arch):
             continue
         shown = f"[{section}] {key}" if section else key
-        hint = "" if _is_known(section, key) else read.hint(section, key, UNTIMED)
+        keys = [name for names in BELONGING.values() for name in names] if section in PARALLEL else []
+        hint = "" if _is_known(section, key) else read.hint(section, key, keys, UNTIMED)
         (found if hint else rest).append(f"{shown}{hint}")
     return [f"not read: {one}" for one in ([", ".join(rest)] if rest else []) + found]
 
@@ -156,18 +171,13 @@ def _is_idle(
         used = section.split(".")[-1] in str(listed) or read.get("float8", "enable_float8_linear", False)
         names = value if isinstance(value, list) else [value]
         return not used or (key == "filter_fqns" and set(map(str, names)) <= KEPT)
-    idle: Iterator[str] = (
-        name
-        for name, applies in {
-            "pipeline_parallel_": layout.get("pipeline", 1) > 1,
-            "module_fqns_per_model_part": layout.get("pipeline", 1) > 1,
-            "context_parallel_": layout.get("context", 1) > 1,
-            "expert_": arch.is_moe,
-        }.items()
-        if not applies
-    )
     if section in PARALLEL:
-        return key.startswith(tuple(idle))
+        has = {
+            "pipeline": layout.get("pipeline", 1) > 1,
+            "context": layout.get("context", 1) > 1,
+            "expert": arch.is_moe,
+        }
+        return any(key in names and not has[part] for part, names in BELONGING.items())
     if section == "activation_checkpoint":
         # what is left of it belongs to ways of computing again that are not asked for, or are told
         return layout.get("recompute", "none") == "none" or key == "memory_budget"
