@@ -12,6 +12,7 @@ from railwright.cli.main import app
 from railwright.errors import PlanError, RailwrightError
 from railwright.measure.compare.steps import compare_steps
 from railwright.measure.steplog import LoggedStep, StepLog, is_step_log, read_step_log
+from railwright.spec import template
 
 MEGATRON = " iteration 1/ 500 | elapsed time per iteration (ms): 4567.8 | global batch size: 128 |\n"
 NANOTRON = "iteration: 7 / 1000 | time_per_iteration_ms: 2.05K | global_batch_size: 1.05M | lm_loss: 9.8\n"
@@ -35,6 +36,34 @@ def test_a_comma_is_no_point(tmp_path: Path) -> None:
     assert not is_step_log(file)
     file.write_text(MEGATRON.replace("4567.8", "4,567.8"))
     assert read_step_log(file).steps[0].seconds == pytest.approx(4.5678)
+
+
+@pytest.mark.parametrize(
+    ("lines", "told"),
+    [
+        (
+            "starting\n" + "step: 1 loss: nan memory: 40.50GiB(51.20%)  tps: 0  tflops: 0.0  mfu: 0%\n" * 4,
+            "job.log:2: the first of 4 lines in which torchtitan tells of a step; none has a time",
+        ),
+        (
+            MEGATRON.replace("4567.8", "-5.0") + MEGATRON.replace("4567.8", "nan"),
+            "job.log:1: the first of 2 lines in which Megatron-LM tells of a step",
+        ),
+        ("step: 1 loss: 2.0 memory: 1GiB tps: nan\n", "job.log:1: the first of 1 line in which torchtitan"),
+        (NANOTRON.replace("2.05K", "nan"), "job.log:1: the first of 1 line in which nanotron"),
+    ],
+)
+def test_steps_whose_times_are_none_are_said_to_stand_there(tmp_path: Path, lines: str, told: str) -> None:
+    file, study = tmp_path / "job.log", tmp_path / "study.yaml"
+    file.write_text(lines)
+    assert not is_step_log(file)
+    with pytest.raises(RailwrightError) as error:
+        read_step_log(file)
+    assert told in str(error.value)
+    study.write_text(template("rail-240"))
+    done = CliRunner().invoke(app, ["compare", str(file), str(study)])
+    assert done.exit_code == 2
+    assert "give the log of a job whose steps ran" in " ".join(done.output.split())
 
 
 def test_losses_of_trainer_without_times(tmp_path: Path) -> None:

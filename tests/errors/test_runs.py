@@ -17,6 +17,7 @@ ARGS = """\
 --untie-embeddings-and-output-weights --position-embedding-type rope --vocab-size 128256
 --seq-length 8192 --global-batch-size 64 --bf16
 """
+ONE = " ".join(ARGS.split())
 TOML = '[model]\nname = "llama3"\nflavor = "8B"\n[training]\n'
 
 
@@ -43,6 +44,23 @@ TOML = '[model]\nname = "llama3"\nflavor = "8B"\n[training]\n'
          "it has 15 layers (t), the model 32"),
         ("x.args", ARGS + "--fp8-format hybrid --fp8-recipe new", "'new' is not modelled"),
         ("x.args", ARGS + "--hybrid-layer-pattern M-M*", "name the model with --model"),
+        ("x.args", ARGS + "--experimental-attention-variant gated_delta_net --linear-attention-freq 4",
+         "x.args:5: --experimental-attention-variant: layers of several kinds are not read from it"),
+        ("x.args", ARGS + "--attention-output-gate", "no family that could be written down has such layers"),
+        ("x.args", ARGS + "--decoder-seq-length 128",
+         "x.args:5: --decoder-seq-length: an encoder beside a decoder is not modelled"),
+        ("x.sh", f"torchrun $M/pretrain_bert.py {ONE}",
+         "x.sh:1: $M/pretrain_bert.py: BERT, whose attention looks both ways, is not modelled; a decoder of"),
+        ("x.sh", f"torchrun pretrain_t5.py {ONE}", "pretrain_t5.py: a model of an encoder and a decoder is"),
+        ("x.sh", f"torchrun pretrain_vlm.py {ONE}", "pretrain_vlm.py: a model that sees is not modelled"),
+        ("x.sh", f"torchrun tools/run_text_generation_server.py {ONE}",
+         "x.sh:1: tools/run_text_generation_server.py: it generates text, which railwright serve predicts"),
+        ("x.sh", f"torchrun gpt_static_inference.py {ONE}", "gpt_static_inference.py: it generates text"),
+        ("x.sh", f"torchrun -m examples.inference.offline_inference {ONE}",
+         "examples.inference.offline_inference: it generates text"),
+        ("x.yaml", "MODE: inference\nMODEL_ARGS: {--num-layers: 2}\n", "MODE: inference: it generates text"),
+        ("x.args", ARGS + "--tokenizer-type BertWordPieceLowerCase",
+         "x.args:5: --tokenizer-type: neither BERT nor T5 is modelled"),
         ("x.args", ARGS + "--decoder-num-layers 12", "an encoder beside a decoder is not modelled"),
         ("x.yaml", "a: [", "this is no YAML"),
         ("x.yaml", "railwright: 1\n", "are expected under MODEL_ARGS"),
@@ -60,6 +78,12 @@ TOML = '[model]\nname = "llama3"\nflavor = "8B"\n[training]\n'
         ("x.toml", TOML + '[parallelism]\ndata_parallel_shard_degree = 8\npipeline_parallel_degree = 2\n'
          'pipeline_parallel_schedule = "Interleaved1F1B"\npipeline_parallel_layers_per_stage = "two"\n',
          "[parallelism] pipeline_parallel_layers_per_stage: 'two' is given, a whole number is expected"),
+        ("x.toml", TOML + 'local_batch_size = 0\n[parallelism]\ndata_parallel_shard_degree = 8\n',
+         "[training] local_batch_size: 0 is given, 1 or more is expected"),
+        ("x.toml", TOML + 'batch_size = 0\n[parallelism]\ndata_parallel_shard_degree = 8\n',
+         "[training] batch_size: 0 is given, 1 or more is expected"),
+        ("x.toml", TOML + 'seq_len = -8\n[parallelism]\ndata_parallel_shard_degree = 8\n',
+         "[training] seq_len: -8 is given, 1 or more is expected"),
         ("x.args", f"{ARGS}--use-precision-aware-optimizer --exp-avg-dtype fp7", "there is no 'fp7'; one of"),
         ("x.yaml", "model_name_or_path: no/such-model\n", "'no/such-model' is no bundled model"),
     ],

@@ -297,6 +297,8 @@ def test_dropout_of_all_is_refused() -> None:
         ("--optimizer sgd", "optimizer sgd is not modelled"),
         ("--deterministic-mode", "deterministic kernels"),
         ("--attention-backend unfused", "attention that writes its scores (unfused)"),
+        ("--transformer-impl local", "--transformer-impl local: local layers write the scores of attention"),
+        ("--empty-unused-memory-level 1", "unused memory goes back to the driver every step"),
         ("--no-gradient-accumulation-fusion", "without gradient accumulation fusion"),
         ("--recompute-granularity selective --recompute-modules new_module", "new_module is not modelled"),
         ("--tp-comm-unheard-of", "not read: --tp-comm-unheard-of"),
@@ -306,3 +308,23 @@ def test_dropout_of_all_is_refused() -> None:
 def test_what_is_read_otherwise_or_not_is_told(added: str, told: str) -> None:
     assert any(told in note for note in run(f"{DENSE} {added}").notes)
     assert not run(DENSE).notes
+
+
+def test_settings_at_megatrons_default_are_not_told() -> None:
+    added = "--transformer-impl transformer_engine --empty-unused-memory-level 0"
+    assert run(f"{DENSE} {added}").notes == run(DENSE).notes
+
+
+def test_layers_of_several_kinds_are_the_named_models() -> None:
+    """As those of a hybrid pattern; attention to chosen keys alone (dsa) is of one kind."""
+    added = "--experimental-attention-variant gated_delta_net --linear-attention-freq 4"
+    text = f"{DENSE} {added} --attention-output-gate"
+    found = run(text, model="qwen3-next-80b-a3b")
+    assert found.fields["model"] == "qwen3-next-80b-a3b"
+    assert run(f"{DENSE} --experimental-attention-variant dsa").fields["model"] == "llama-3.1-8b"
+
+
+def test_a_module_that_is_launched_is_the_program() -> None:
+    words = " ".join(DENSE.split())
+    launched = f"python -m torch.distributed.run --nproc_per_node 8 -m my.pretrain {words}"
+    assert run(launched, "x.sh", gpus=None).fields["gpus"] == 8

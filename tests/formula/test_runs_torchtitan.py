@@ -147,3 +147,129 @@ def test_a_model_with_prediction_layers_is_written_down_without() -> None:
     found = read_run(text, "run.toml", Asked())
     assert found.config is not None
     assert (found.arch.layers, found.arch.mtp_layers, found.arch.experts) == (61, 0, 256)
+
+
+@pytest.mark.parametrize(
+    ("section", "line", "told"),
+    [
+        (
+            "parallelism",
+            "pipeline_paralel_degree = 4",
+            "not read: [parallelism] pipeline_paralel_degree; did you mean 'pipeline_parallel_degree'",
+        ),
+        (
+            "parallelism",
+            "pipeline_parallel_degre = 4",
+            "not read: [parallelism] pipeline_parallel_degre; did you mean 'pipeline_parallel_degree'",
+        ),
+        ("parallelism", "context_parallel_dregree = 4", "did you mean 'context_parallel_degree'"),
+        (
+            "activation_checkpointing",
+            'mode = "none"',
+            "not read: [activation_checkpointing] mode; did you mean 'activation_checkpoint'?",
+        ),
+        ("parallelism", "new_kind_of_zzz = 1", "not read: [parallelism] new_kind_of_zzz"),
+        ("compile", 'backend = "aot_eager"', "not read: [compile] backend"),
+        ("training", 'dtype = "bfloat16"', "weights, gradients and moments of [training] dtype bfloat16"),
+        ("training", 'mixed_precision_param = "float32"', "parameters are multiplied in fp32"),
+        ("training", "deterministic = true", "deterministic kernels"),
+        ("optimizer", 'name = "Lion"', "optimizer Lion is not modelled; AdamW is predicted"),
+        ("optimizer", 'implementation = "for-loop"', "implementation for-loop launches more kernels"),
+        ("optimizer", "early_step_in_backward = true", "updated within the backward pass"),
+        ("parallelism", "disable_loss_parallel = true", "takes the logits of the whole vocabulary"),
+        ("training", "enable_loss_parallel = false", "takes the logits of the whole vocabulary"),
+        ("model", 'converters = ["float8"]', "FSDP gathers weights in 16 bits"),
+    ],
+)
+def test_every_setting_that_matters_is_respected_or_told(section: str, line: str, told: str) -> None:
+    """torchtitan itself refuses names that it does not have (config/manager.py, _dict_to_dataclass)."""
+    given = {"converters": 'converters = ["quantize.linear.float8"]\n', "mode": 'mode = "full"\n'}
+    text = TODAY.replace(given.get(line.split(" ")[0], "\0"), "").replace('recipe_name = "rowwise"\n', "")
+    header = f"[{section}]\n"
+    changed = text.replace(header, f"{header}{line}\n") if header in text else f"{text}{header}{line}\n"
+    assert any(told in note for note in read(changed)[1])
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "data_parallel_replicate_degree",
+        "data_parallel_shard_degree",
+        "tensor_parallel_degree",
+        "context_parallel_degree",
+        "pipeline_parallel_degree",
+        "expert_parallel_degree",
+    ],
+)
+def test_a_size_with_any_letter_less_is_told_as_not_read(key: str) -> None:
+    for name in sorted({key[:i] + key[i + 1 :] for i in range(len(key))}):
+        notes = read(TODAY.replace("[parallelism]\n", f"[parallelism]\n{name} = 4\n"))[1]
+        assert any(note.startswith(f"not read: [parallelism] {name}; did you mean '{key}'") for note in notes)
+
+
+def test_settings_at_their_default_and_of_parts_that_are_not_used_are_not_told() -> None:
+    """As presets write them out: llama3_405b.toml of torchtitan e347b1e."""
+    idle = """\
+[job]
+dump_folder = "./outputs"
+[optimizer]
+lr = 1e-4
+implementation = "fused"
+[lr_scheduler]
+warmup_steps = 600
+[checkpoint]
+interval = 500
+[debug]
+seed = 1
+[quantize.grouped_mm.float8]
+fqns = ["experts"]
+"""
+    unused = "[parallelism]\npipeline_parallel_split_points = ['layers.4']\nexpert_parallel_degree = 1\n"
+    text = TODAY.replace("[parallelism]\n", unused).replace("[training]\n", "[training]\ndataset = 'c4'\n")
+    assert read(text + idle)[1] == ()
+
+
+def test_what_is_computed_again_by_default_is_told_as_torchtitans_own() -> None:
+    without = TODAY.replace('[activation_checkpoint]\nmode = "full"\n', "")
+    (note,) = read(without)[1]
+    assert note.startswith("one of 2 layers is computed again, torchtitan's default where")
+    every = without + "[activation_checkpoint]\nmode = 'selective'\nselective_ac_option = '3'\n"
+    assert read(every)[1] == (
+        "one of 3 layers is computed again; predicted are as many at the front of each stage",
+    )
+
+
+def test_microbatches_of_a_stage_are_counted_or_sized() -> None:
+    """`pipeline_parallel_microbatches` until 2025, `pipeline_parallel_microbatch_size` since."""
+    for line, size in (("microbatches = 2", 4), ("microbatch_size = 2", 2)):
+        added = f"[parallelism]\npipeline_parallel_degree = 2\npipeline_parallel_{line}\n"
+        text = TODAY.replace("[parallelism]\n", added).replace("local_batch_size = 2", "local_batch_size = 8")
+        assert read(text)[0].micro_batch == size
+
+
+def test_loader_processes_are_those_it_has() -> None:
+    job, notes = read(f"{TODAY}[training.dataloader]\nnum_workers = 4\npin_memory = true\n")
+    assert (job.data.workers, notes) == (4, ())
+
+
+@pytest.mark.parametrize(
+    ("converters", "told"),
+    [
+        ('["quantize.linear.float8", "quantize.grouped_mm.float8"]', None),
+        ('["quantize.linear.float8"]', "experts are multiplied in 16 bits; fp8_rowwise is predicted"),
+        ('["quantize.grouped_mm.float8"]', "experts alone are multiplied in 8 bits; 16 are predicted"),
+    ],
+)
+def test_experts_have_a_converter_of_their_own(converters: str, told: str | None) -> None:
+    text = TODAY.replace('"llama3"', '"qwen3"').replace('"405B"', '"30B-A3B"')
+    notes = read(text.replace('["quantize.linear.float8"]', converters))[1]
+    assert [note for note in notes if "experts" in note] == ([told] if told else [])
+
+
+def test_stages_that_make_room_for_embedding_and_output_are_told() -> None:
+    added = "[parallelism]\npipeline_parallel_degree = 2\n"
+    assert any(
+        "take the room of 2 layers" in note for note in read(TODAY.replace("[parallelism]\n", added))[1]
+    )
+    none = "".join(f"pipeline_parallel_{end}_stage_less_layers = 0\n" for end in ("first", "last"))
+    assert read(TODAY.replace("[parallelism]\n", added + none))[1] == ()

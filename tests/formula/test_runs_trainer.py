@@ -169,6 +169,12 @@ def test_what_is_read_otherwise_is_told(without: str, added: str, told: str) -> 
             "no configuration of DeepSpeed's",
         ),
         (FACTORY.replace("q_proj,k_proj,v_proj,o_proj", "lm_head"), {}, "none of lm_head is a product"),
+        (
+            FACTORY.replace("finetuning_type: lora", "finetuning_type: oft"),
+            {},
+            "run.yaml:3: finetuning_type: 'oft' is not modelled; one of full, lora, qlora, freeze is",
+        ),
+        (AXOLOTL.replace("adapter: qlora", "adapter: mora"), {}, "run.yaml:2: adapter: 'mora' is not"),
         (FACTORY.replace("rank: 16", "rank: many"), {}, "run.yaml:4: lora_rank: 'many' is given"),
         (AXOLOTL.replace("sequence_len: 4096\n", ""), {}, "the tokens of a sequence are not given"),
     ],
@@ -178,3 +184,137 @@ def test_what_is_missing_or_wrong_has_its_place(text: str, asked: dict[str, Any]
         read(text, **asked)
     assert told in str(error.value)
     assert str(error.value).startswith("run.yaml")
+
+
+SHARDED = """\
+base_model: meta-llama/Llama-3.1-8B
+sequence_len: 4096
+sample_packing: true
+micro_batch_size: 1
+max_steps: 100
+bf16: true
+optimizer: adamw_torch
+fsdp_version: 2
+"""
+
+
+@pytest.mark.parametrize("before", ["", "fsdp_"])
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("activation_checkpointing: true", {"recompute": "full"}),
+        ("reshard_after_forward: false", {"reshard": False}),
+        ("offload_params: true", {"offload": ("weights",)}),
+        ("sharding_strategy: SHARD_GRAD_OP", {"zero": 2}),
+        ("sharding_strategy: 3", {"zero": 0}),
+    ],
+)
+def test_keys_of_fsdps_section_mean_the_same_with_fsdp_before_them(
+    before: str, line: str, expected: dict[str, Any]
+) -> None:
+    """Axolotl, utils/schemas/validation.py, check_fsdp_config_kwargs_prefix."""
+    plain = read(SHARDED)[0].layout.model_dump()
+    job, notes = read(f"{SHARDED}fsdp_config:\n  {before}{line}\n")
+    assert (job.layout.model_dump(), notes) == (plain | {"zero": 3} | expected, ())
+
+
+def test_fsdps_section_alone_shards_in_axolotl() -> None:
+    """core/builders/base.py: `if self.cfg.fsdp_config or self.cfg.fsdp`."""
+    text = SHARDED.replace("fsdp_version: 2\n", "fsdp_config:\n  reshard_after_forward: true\n")
+    assert read(text)[0].layout.zero == 3
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("totally_new_key: 7", "not read: fsdp_config.totally_new_key"),
+        ("fsdp_mixed_precision_policy: fp16", "not read: fsdp_config.fsdp_mixed_precision_policy"),
+        ("fsdp_limit_all_gathers: false", "FSDP gathers without a limit"),
+        ("backward_prefetch: BACKWARD_POST", "FSDP gathers late in the backward pass"),
+        ("fsdp_forward_prefetch: true", "FSDP's forward prefetch"),
+    ],
+)
+def test_what_is_not_read_of_fsdps_section_is_told(line: str, told: str) -> None:
+    (note,) = read(f"{SHARDED}fsdp_config:\n  {line}\n")[1]
+    assert note.startswith(told)
+
+
+@pytest.mark.parametrize(
+    ("added", "loss", "told"),
+    [
+        (
+            "plugins:\n  - axolotl.integrations.cut_cross_entropy.CutCrossEntropyPlugin\n",
+            "liger",
+            "Cut Cross",
+        ),
+        (
+            "plugins:\n  - axolotl.integrations.cut_cross_entropy.CutCrossEntropyPlugin\n"
+            "cut_cross_entropy: false\n",
+            None,
+            "",
+        ),
+        ("plugins: [axolotl.integrations.liger.LigerPlugin]\n", None, ""),
+        (
+            "plugins: [axolotl.integrations.kernels.KernelsPlugin]\n",
+            None,
+            "what KernelsPlugin changes is not modelled",
+        ),
+    ],
+)
+def test_a_plugin_that_is_listed_does_what_it_does_by_default(
+    added: str, loss: str | None, told: str
+) -> None:
+    """Axolotl, integrations/cut_cross_entropy/args.py: on once its plugin is there."""
+    job, notes = read(SHARDED + added)
+    assert job.chunked_loss == loss
+    assert [note.startswith(told) for note in notes] == ([True] if told else [])
+
+
+@pytest.mark.parametrize(
+    "line", ["lora_modules_to_save: [embed_tokens, lm_head]", "additional_target: embed_tokens,lm_head"]
+)
+def test_modules_that_train_whole_beside_adapters_are_told(line: str) -> None:
+    assert any(note.startswith("embed_tokens, lm_head train whole") for note in read(f"{FACTORY}{line}\n")[1])
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("flash_attn: disabled", "attention that writes its scores (flash_attn: disabled)"),
+        ("attn_implementation: eager", "attention that writes its scores (attn_implementation: eager)"),
+        ("eager_attention: true", "attention that writes its scores (eager_attention: true)"),
+        ("attn_implementation: flex_attention", "attention by flex_attention is predicted as Flash"),
+        ("flash_attn: fa2", ""),
+        ("attn_implementation: sdpa", ""),
+    ],
+)
+def test_attention_that_is_no_fused_kernel_is_told(line: str, told: str) -> None:
+    notes = read(f"{FACTORY}{line}\n")[1]
+    assert [note for note in notes if "attention" in note and note.startswith(told)] == (
+        [note for note in notes if "attention" in note]
+    )
+    assert any("attention" in note for note in notes) == bool(told)
+
+
+def test_without_a_format_the_trainer_runs_in_fp32_and_axolotl_in_bf16() -> None:
+    for text, file, told in (
+        (TRAINER.replace("--fp16 True ", "").replace("ds.json", "z2.json"), "run.sh", True),
+        (TRAINER.replace("--fp16 True", "--bf16 False").replace("ds.json", "z2.json"), "run.sh", True),
+        (FACTORY.replace("bf16: true\n", ""), "run.yaml", True),
+        (SHARDED.replace("bf16: true\n", ""), "run.yaml", False),
+    ):
+        notes = read(text, file)[1]
+        assert any(note.startswith("neither bf16 nor fp16 is asked for") for note in notes) is told
+
+
+def test_blocks_of_a_text_are_packed_sequences() -> None:
+    """transformers, examples/pytorch/language-modeling/run_clm.py: texts are joined and cut."""
+    text = TRAINER.replace("--model_max_length", "--block_size").replace("--packing True", "")
+    job, notes = read(text.replace("ds.json", "z2.json"), "run.sh")
+    assert (job.sequence, [note for note in notes if "packing" in note]) == (2048, [])
+
+
+def test_layers_that_are_kept_on_the_host_to_be_computed_again_are_told() -> None:
+    job, notes = read(f"{SHARDED}gradient_checkpointing: offload\n")
+    assert job.layout.recompute == "full"
+    assert any("goes to the host" in note for note in notes)

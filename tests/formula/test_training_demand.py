@@ -242,6 +242,10 @@ def test_one_server_draws_its_own_power_alone(tmp_path: Path) -> None:
         ([str(EXAMPLE), "--sequence", "2048"], "a study says its own model, GPU, server, type and sequence"),
         ([str(EXAMPLE), "--job", "nobody"], "its jobs are finetune"),
         (["--model", "llama-2-70b", "--tokens", "1e12", "--server", "dgx-a100"], "holds a100-sxm-80"),
+        (
+            ["--model", "llama-2-70b", "--tokens", "1e12", "--dtype", "fp9"],
+            "--dtype: there is no 'fp9'; did you mean 'fp8'? known are bf16, fp16, fp8, fp8_rowwise",
+        ),
     ],
 )
 def test_the_command_says_what_is_missing(asked: list[str], words: str) -> None:

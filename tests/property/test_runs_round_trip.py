@@ -164,3 +164,4 @@ def test_torchtitans_file_says_what_it_was_written_for(
     found = read_run(text, "run.toml", Asked(name="run", model=name, gpus=job.gpus))
     read = TrainingJob.model_validate(found.fields)
     assert _comparable(read, arch) == _comparable(job, arch)
+    assert not [note for note in found.notes if note.startswith("not read")]

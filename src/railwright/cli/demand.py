@@ -11,7 +11,7 @@ import typer
 
 from railwright.cli.amounts import tokens_option
 from railwright.cli.jobs import training_job
-from railwright.errors import RailwrightError
+from railwright.errors import RailwrightError, among
 from railwright.units import DAY, JOULES_PER_KWH
 
 if TYPE_CHECKING:
@@ -114,7 +114,10 @@ def _of_model(
     from railwright.training.demand.budget import Equipment, TokenBudget, usual_server
     from railwright.training.demand.budget import demand as needed
     from railwright.training.demand.whole_runs import over_middle
+    from railwright.training.software.formats import DTYPES
 
+    if dtype not in DTYPES:
+        raise RailwrightError(f"--dtype: there is no '{dtype}'{among(dtype, DTYPES)}")
     arch, catalog = load_model(model), load_catalog()
     found = []
     for name in names:

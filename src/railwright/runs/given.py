@@ -33,6 +33,7 @@ class Given:
     """Arguments by the names that the framework keeps them under, and what is known of the launch.
 
     file          as errors call it
+    program       the script that is launched, None where nothing names one
     values        name -> what was given
     gpus          GPUs of the run; None where nothing tells
     gpus_per_node GPUs of one node, so too
@@ -52,6 +53,7 @@ class Given:
     adapters: Mapping[str, Any] | None = None
     doubts: list[str] = field(default_factory=list)
     asked: set[str] = field(default_factory=set)
+    program: Value | None = None
 
     def has(self, *names: str) -> bool:
         """Whether one of them was given."""

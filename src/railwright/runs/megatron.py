@@ -301,6 +301,11 @@ def _kernels(given: Given, arch: Transformer) -> dict[str, Any]:
         found["attention_backend"] = backend
     if given.environment.get("CUDA_LAUNCH_BLOCKING") == "1":
         found["launch_blocking"] = True
+    if (given.whole("empty_unused_memory_level") or 0) > 0:
+        given.doubts.append(
+            "unused memory goes back to the driver every step (--empty-unused-memory-level) and is asked for "
+            "again; it is predicted to be kept"
+        )
     if given.yes("deterministic_mode"):
         given.doubts.append(
             "deterministic kernels (--deterministic-mode) take longer; usual ones are predicted"
@@ -324,6 +329,13 @@ def _attention(given: Given) -> str | None:
             f"attention that writes its scores ({told}) is predicted as a fused kernel; --software "
             "megatron-2025-unfused has its own"
         )
+    implementation = given.text("transformer_impl") or "transformer_engine"
+    if implementation != "transformer_engine":
+        given.doubts.append(
+            f"--transformer-impl {implementation}: local layers write the scores of attention and have norms "
+            "of their own; Transformer Engine's are predicted"
+        )
+        return None
     return told if told in ("fused", "flash") else None
 
 

@@ -14,7 +14,8 @@ from railwright.model import load_model, parse_config
 from railwright.model.shape.architecture import Transformer
 from railwright.runs.given import Given
 from railwright.runs.megatron import dropout, job_fields
-from railwright.runs.shapes import bundled_as, config_of, differences, shape_of
+from railwright.runs.programs import refuse_others
+from railwright.runs.shapes import bundled_as, config_of, differences, of_several_kinds, shape_of
 from railwright.runs.sources import arguments_of
 from railwright.runs.trainer import Beside, is_trainers, trainer_fields
 from railwright.runs.untimed import is_untimed
@@ -78,6 +79,7 @@ def read_run(text: str, file: str, asked: Asked) -> Run:
     if is_trainers(given):
         fields, arch = trainer_fields(given, asked.model, gpus, asked.beside)
         return Run(_named(fields, file, asked), arch, None, tuple(_notes(given, gpus)))
+    refuse_others(given)
     arch, model, config = _model(given, file, asked)
     fields = _named({"model": model} | job_fields(given, arch, gpus, asked.per_server), file, asked)
     era = eras()[fields.get("software", TrainingJob.model_fields["software"].default)]
@@ -94,7 +96,7 @@ def _model(given: Given, file: str, asked: Asked) -> tuple[Transformer, str, Map
     """The model, how a study names it, and its config.json where it is no bundled one."""
     if asked.model:
         arch = load_model(asked.model)
-        if given.has("num_layers") and not given.has("hybrid_layer_pattern", "hybrid_override_pattern"):
+        if given.has("num_layers") and of_several_kinds(given) is None:
             said = shape_of(given)
             wanted = {name: said[name] for name in ("layers", "hidden", "heads", "experts")}
             if other := differences(arch, wanted, given):

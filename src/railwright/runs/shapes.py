@@ -26,13 +26,13 @@ def shape_of(given: Given) -> dict[str, Any]:
 
     Raises RailwrightError where layers, width or heads are missing, or a value is none.
     """
-    if given.has("hybrid_layer_pattern", "hybrid_override_pattern"):
+    if (several := of_several_kinds(given)) is not None:
         raise given.refuse(
-            "hybrid_layer_pattern" if given.has("hybrid_layer_pattern") else "hybrid_override_pattern",
-            "layers of several kinds are not read from it; name the model with --model",
+            several, "layers of several kinds are not read from it; name the model with --model"
         )
-    if given.has("decoder_num_layers", "decoder_seq_length"):
-        raise given.refuse("decoder_num_layers", "an encoder beside a decoder is not modelled")
+    for name in ("decoder_num_layers", "decoder_seq_length"):
+        if given.has(name):
+            raise given.refuse(name, "an encoder beside a decoder is not modelled")
     layers = _needed(given, "num_layers", "encoder_num_layers")
     hidden = _needed(given, "hidden_size")
     heads = _needed(given, "num_attention_heads")
@@ -52,6 +52,7 @@ def shape_of(given: Given) -> dict[str, Any]:
         "norm_bias": (given.text("normalization") or "LayerNorm") == "LayerNorm",
         "mtp_layers": given.whole("mtp_num_layers") or 0,
         "index_topk": given.whole("dsa_indexer_topk") or 0,
+        "attention_gate": "element" if given.yes("attention_output_gate") else "",
     }
     found |= _attention(given, hidden, heads) | _experts(given, layers, ffn)
     if False in found["moe"]:
@@ -59,6 +60,16 @@ def shape_of(given: Given) -> dict[str, Any]:
     if (vocab := _vocabulary(given)) is not None:
         found["vocab"] = vocab
     return found
+
+
+def of_several_kinds(given: Given) -> str | None:
+    """The argument that makes layers of several kinds, such as linear attention between others; None where
+    none does. Attention to chosen keys (dsa) is of one kind."""
+    patterns = ("hybrid_layer_pattern", "hybrid_override_pattern")
+    if pattern := next((name for name in patterns if given.has(name)), None):
+        return pattern
+    variants = ("experimental_attention_variant", "linear_attention_type")
+    return next((name for name in variants if given.told(name) not in ("", "dsa")), None)
 
 
 def _needed(given: Given, *names: str) -> int:

@@ -53,6 +53,8 @@ NODES = ("nnodes", "N", "nodes", "num_nodes", "num_machines")
 EACH = ("nproc_per_node", "gpus_per_node", "num_gpus", "gres", "ntasks_per_node")
 PROCESSES = ("num_processes",)
 """Options of launchers, and of Slurm, for nodes, GPUs of each, and GPUs in all."""
+LAUNCHERS = ("torch.distributed", "accelerate", "deepspeed")
+"""First words of modules that launch another program."""
 SBATCH = re.compile(r"^#SBATCH\s+(?:--([\w-]+)|-(\w))(?:[=\s]\s*)(\S+)", re.MULTILINE)
 
 
@@ -87,7 +89,10 @@ def _of_script(text: str, file: str, variables: Mapping[str, str]) -> Given:
         fields = launched[0].fields
         program = _program(fields)
         before, behind = fields[:program] if program >= 0 else fields, fields[program + 1 :]
+        named = MISSING.sub(lambda found: dollar(found[1]), fields[program]) if program >= 0 else ""
+        launches = Value((named,), launched[0].line, named) if named else None
     else:
+        launches = None
         before, behind = (), tuple(one for command in script.commands for one in command.fields)
     values = _values(behind, _lines(text))
     if not values:
@@ -99,7 +104,8 @@ def _of_script(text: str, file: str, variables: Mapping[str, str]) -> Given:
     script.empty |= _dropped(behind, values)
     gpus, each = _size(before, text, script)
     environment = {name: value for name, value in script.values.items() if isinstance(value, str)}
-    return Given(file, values, gpus, each, environment, doubts=[*script.doubts, *_told(script, file)])
+    doubts = [*script.doubts, *_told(script, file)]
+    return Given(file, values, gpus, each, environment, doubts=doubts, program=launches)
 
 
 def _dropped(fields: Iterable[str], values: Mapping[str, Value]) -> set[str]:
@@ -118,12 +124,12 @@ def _told(script: Script, file: str) -> list[str]:
 
 
 def _program(fields: Iterable[str]) -> int:
-    """Where the launched program stands; -1 where none with arguments behind it is named."""
+    """Where the launched program or module stands; -1 where none with arguments behind it is named."""
     words = list(fields)
-    for i, word in enumerate(words):
-        if word.endswith(".py") and any(one.startswith("--") for one in words[i + 1 :]):
-            return i
-    return -1
+    programs = [i for i, word in enumerate(words) if word.endswith(".py")]
+    modules = [i for i in range(1, len(words)) if words[i - 1] == "-m"]
+    own = [i for i in modules if not words[i].startswith(LAUNCHERS)]
+    return next((i for i in programs + own if any(one.startswith("--") for one in words[i + 1 :])), -1)
 
 
 def _launches(command: Command, file: str) -> list[Command]:
@@ -253,6 +259,7 @@ def _of_yaml(text: str, file: str, variables: Mapping[str, str]) -> Given:
             " or a configuration of LLaMA-Factory (model_name_or_path), Axolotl (base_model) or "
             "Megatron-Bridge (model, train, ddp)"
         )
+    mode = str(read.get("MODE"))
     around = {**texts(read.get("ENV_VARS")), **variables}
     lines, values = _lines(text), dict[str, Value]()
     for name, value in listed.items():
@@ -261,7 +268,8 @@ def _of_yaml(text: str, file: str, variables: Mapping[str, str]) -> Given:
         given = value if isinstance(value, list) else [] if value is True else [value]
         words = [_filled(str(one), around) for one in given]
         _keep(values, str(name), [part for one in words for part in one.split()], lines)
-    return Given(file, values, environment=around)
+    program = Value((mode,), 0, f"MODE: {mode}") if "MODE" in read else None
+    return Given(file, values, environment=around, program=program)
 
 
 def _keys(text: str) -> Mapping[str, int]:

@@ -17,6 +17,8 @@ from railwright.errors import RailwrightError, nearest
 from railwright.model import bundled_config, load_model, parse_config
 from railwright.model.shape.architecture import Transformer
 from railwright.runs.given import ranks_of
+from railwright.runs.tables import Tables
+from railwright.runs.torchtitan_unread import otherwise, unread
 
 FLAVORS = {
     ("llama3", "8b"): "llama-3.1-8b",
@@ -37,12 +39,6 @@ FLAVORS = {
     ("gpt_oss", "120b"): "gpt-oss-120b",
 }
 """Names and flavors of its models that are bundled here."""
-
-MOVED = {
-    "parallelism": ("experimental", "training"),
-    "compile": ("training",),
-}
-"""Sections, and where their keys stood before April 2025."""
 
 SCHEDULES = {
     "1f1b": ("1f1b", 1),
@@ -77,7 +73,7 @@ def of_torchtitan(
             f"{file}: there is no section [training]; a TOML file of torchtitan's is expected (since "
             "February 2026 it is configured in Python, which is not read)"
         )
-    file_read = _File(read, file)
+    file_read = Tables(read, file)
     named, arch = _model(file_read, model)
     notes: list[str] = []
     config = None
@@ -86,53 +82,14 @@ def of_torchtitan(
         named, config = "", bundled_config(named) | {"num_nextn_predict_layers": 0}
         arch = parse_config(json.dumps(config), f"{arch.name}.json", arch.name)
     fields = {"model": named} | _job(file_read, arch, gpus, notes)
+    notes += [*otherwise(file_read), *unread(file_read, fields["layout"], arch)]
     return fields, arch, config, tuple(notes)
 
 
-class _File:
-    """A configuration whose keys are asked for by section, wherever its release has them."""
-
-    def __init__(self, read: Mapping[str, Any], file: str) -> None:
-        self.read, self.file = read, file
-
-    def get(self, section: str, key: str, default: Any, *others: str) -> Any:
-        """A value of the default's type. Raises RailwrightError, naming section and key, for another one."""
-        for place in (section, *MOVED.get(section, ())):
-            for name in (key, *others):
-                table = self.read.get(place, {})
-                if isinstance(table, Mapping) and name in table:
-                    return self._checked(table[name], default, f"[{place}] {name}")
-        return default
-
-    def _checked(self, value: Any, default: Any, where: str) -> Any:
-        kind = type(default)
-        right = type(value) is kind or (kind is list and isinstance(value, str))
-        if not right:
-            expected = {bool: "true or false", int: "a whole number", str: "a text", list: "a list"}[kind]
-            raise RailwrightError(f"{self.file}: {where}: {value!r} is given, {expected} is expected")
-        return value
-
-    def table(self, *names: str) -> Mapping[str, Any]:
-        """A table in tables; {} where one of them is none."""
-        found: Any = self.read
-        for name in names:
-            found = found.get(name) if isinstance(found, Mapping) else None
-        return found if isinstance(found, Mapping) else {}
-
-    def degree(self, key: str, default: int = 1) -> int:
-        """The size of a group, or another number of [parallelism]; the default where it is not given."""
-        value: int = self.get("parallelism", key, default)
-        if value < 1 and value != default:
-            raise RailwrightError(
-                f"{self.file}: [parallelism] {key}: {value} is given, 1 or more is expected"
-            )
-        return value
-
-
-def _model(read: _File, model: str) -> tuple[str, Transformer]:
+def _model(read: Tables, model: str) -> tuple[str, Transformer]:
+    name, flavor = read.get("model", "name", ""), read.get("model", "flavor", "")
     if model:
         return model, load_model(model)
-    name, flavor = read.get("model", "name", ""), read.get("model", "flavor", "")
     found = FLAVORS.get((name.lower(), flavor.lower().split("_")[0]))
     if found is None:
         known = [f"{n} {f}" for n, f in FLAVORS]
@@ -144,7 +101,7 @@ def _model(read: _File, model: str) -> tuple[str, Transformer]:
     return found, load_model(found)
 
 
-def _job(read: _File, arch: Transformer, gpus: int | None, notes: list[str]) -> dict[str, Any]:
+def _job(read: Tables, arch: Transformer, gpus: int | None, notes: list[str]) -> dict[str, Any]:
     layout = _layout(read, arch, notes)
     ranks = ranks_of(layout)
     replicate = read.degree("data_parallel_replicate_degree")
@@ -163,12 +120,15 @@ def _job(read: _File, arch: Transformer, gpus: int | None, notes: list[str]) -> 
         )
     data = gpus // ranks
     layout |= _sharding(read, layout, data, replicate, notes)
-    local: int = read.get("training", "local_batch_size", 8, "batch_size")
-    batch: int = read.get("training", "global_batch_size", -1)
-    sequence: int = read.get("training", "seq_len", 2048)
+    local = read.count("training", "local_batch_size", 8, "batch_size")
+    batch = read.count("training", "global_batch_size", -1)
+    sequence = read.count("training", "seq_len", 2048)
     micro = local
     if layout.get("pipeline", 1) > 1:
-        micro = read.get("parallelism", "pipeline_parallel_microbatch_size", 1)
+        # until 2025 so many of them were asked for, not their size
+        pieces = read.degree("pipeline_parallel_microbatches", 0)
+        size = local // pieces if pieces else 1
+        micro = read.degree("pipeline_parallel_microbatch_size", max(size, 1))
     batch = batch if batch > 0 else local * data
     asked = bool(read.get("compile", "enable", False, "compile"))
     parts = read.get("compile", "components", ["model", "loss"])
@@ -186,7 +146,7 @@ def _job(read: _File, arch: Transformer, gpus: int | None, notes: list[str]) -> 
         "sequence": sequence,
         "global_batch": batch,
         "micro_batch": micro,
-        "tokens": float(read.get("training", "steps", 10000) * batch * sequence),
+        "tokens": float(read.count("training", "steps", 10000) * batch * sequence),
         "software": "fsdp-2024-eager" if not compiled else "fsdp-2025" if "loss" in parts else "fsdp-2024",
         "layout": layout,
     }
@@ -196,10 +156,12 @@ def _job(read: _File, arch: Transformer, gpus: int | None, notes: list[str]) -> 
         found["unfused"] = ("rotary",)
     if read.get("parallelism", "enable_async_tensor_parallel", False) and layout.get("tensor", 1) > 1:
         found["overlap"] = {"tp": True}
-    return found | _formats(read, notes)
+    if (workers := read.get("training.dataloader", "num_workers", -1)) >= 0:
+        found["data"] = {"workers": workers}
+    return found | _formats(read, arch, notes)
 
 
-def _layout(read: _File, arch: Transformer, notes: list[str]) -> dict[str, Any]:
+def _layout(read: Tables, arch: Transformer, notes: list[str]) -> dict[str, Any]:
     tensor, context = read.degree("tensor_parallel_degree"), read.degree("context_parallel_degree")
     found: dict[str, Any] = {}
     if tensor > 1:
@@ -207,34 +169,52 @@ def _layout(read: _File, arch: Transformer, notes: list[str]) -> dict[str, Any]:
     if context > 1:
         method = read.get("parallelism", "context_parallel_rotate_method", "allgather")
         found |= {"context": context} | ({"context_kind": "all-gather"} if method == "allgather" else {})
-    found |= _stages(read, arch)
+    found |= _stages(read, arch, notes)
     if arch.is_moe:
         expert, inner = read.degree("expert_parallel_degree"), read.degree("expert_tensor_parallel_degree")
         found |= {"expert": expert} if expert > 1 else {}
         # without expert parallelism experts are cut as the rest is
         found |= {"expert_tensor": inner} if expert > 1 and inner != tensor else {}
-    mode = read.get("activation_checkpoint", "mode", "selective")
+    if tensor > 1 and not _shares_loss(read):
+        notes.append(
+            "every tensor-parallel rank takes the logits of the whole vocabulary; predicted are those of its "
+            "share"
+        )
+    return found | _again(read, found, arch, notes)
+
+
+def _shares_loss(read: Tables) -> bool:
+    """Whether tensor-parallel ranks share the logits, by the setting of 2025 or that of 2024."""
+    apart: bool = read.get("parallelism", "disable_loss_parallel", False)
+    together: bool = read.get("parallelism", "enable_loss_parallel", True)
+    return together and not apart
+
+
+def _again(read: Tables, layout: Mapping[str, Any], arch: Transformer, notes: list[str]) -> dict[str, Any]:
+    """What is computed again."""
+    told = read.get("activation_checkpoint", "mode", "")
+    mode = told or "selective"
     option = str(read.get("activation_checkpoint", "selective_ac_option", "2"))
     if mode == "full":
-        found["recompute"] = "full"
-    elif mode == "selective" and option == "op":
-        found |= {"recompute": "selective", "recompute_modules": ("ops",)}
-    elif mode == "selective":
+        return {"recompute": "full"}
+    if mode == "selective" and option == "op":
+        return {"recompute": "selective", "recompute_modules": ("ops",)}
+    if mode == "selective":
         kept = int(option) if option.isdigit() else 2
-        if kept > 1:
-            stages = found.get("pipeline", 1) * found.get("virtual_pipeline", 1)
-            found |= {"recompute": "full", "recompute_layers": max(arch.layers // stages // kept, 1)}
-            notes.append(
-                f"every {kept}th layer is computed again; predicted are as many at the front of each stage"
-            )
-        else:
-            found["recompute"] = "full"
-    elif mode != "none":
+        if kept < 2:
+            return {"recompute": "full"}
+        stages = layout.get("pipeline", 1) * layout.get("virtual_pipeline", 1)
+        why = "" if told else ", torchtitan's default where [activation_checkpoint] mode is not given"
+        notes.append(
+            f"one of {kept} layers is computed again{why}; predicted are as many at the front of each stage"
+        )
+        return {"recompute": "full", "recompute_layers": max(arch.layers // stages // kept, 1)}
+    if mode != "none":
         notes.append(f"activation checkpointing '{mode}' is not modelled; none is predicted")
-    return found
+    return {}
 
 
-def _stages(read: _File, arch: Transformer) -> dict[str, Any]:
+def _stages(read: Tables, arch: Transformer, notes: list[str]) -> dict[str, Any]:
     stages = read.degree("pipeline_parallel_degree")
     if stages == 1:
         return {}
@@ -246,11 +226,15 @@ def _stages(read: _File, arch: Transformer) -> dict[str, Any]:
         )
     schedule, virtual = SCHEDULES[named.lower()]
     each = read.degree("pipeline_parallel_layers_per_stage", 0)
-    if each and schedule in ("interleaved", "zb-h1"):
-        less = sum(
-            read.get("parallelism", f"pipeline_parallel_{end}_stage_less_layers", 1)
-            for end in ("first", "last")
+    less = sum(
+        read.get("parallelism", f"pipeline_parallel_{end}_stage_less_layers", 1) for end in ("first", "last")
+    )
+    if less:
+        notes.append(
+            f"embedding and output take the room of {less} layers in the first and last stage "
+            "(pipeline_parallel_…_stage_less_layers); stages of as many layers each are predicted"
         )
+    if each and schedule in ("interleaved", "zb-h1"):
         virtual = max(-(-(arch.layers + less) // each) // stages, 1)
     found: dict[str, Any] = {"pipeline": stages}
     if schedule not in ("1f1b", "interleaved"):
@@ -259,7 +243,7 @@ def _stages(read: _File, arch: Transformer) -> dict[str, Any]:
 
 
 def _sharding(
-    read: _File, layout: Mapping[str, Any], data: int, replicate: int, notes: list[str]
+    read: Tables, layout: Mapping[str, Any], data: int, replicate: int, notes: list[str]
 ) -> dict[str, Any]:
     context, staged = layout.get("context", 1), layout.get("pipeline", 1) > 1
     shared = data // replicate * context
@@ -278,7 +262,7 @@ def _sharding(
     return found
 
 
-def _formats(read: _File, notes: list[str]) -> dict[str, Any]:
+def _formats(read: Tables, arch: Transformer, notes: list[str]) -> dict[str, Any]:
     """What matrices are multiplied in, by the converters of the model."""
     given = read.get("model", "converters", [])
     converters = [str(one).strip() for one in (given.split(",") if isinstance(given, str) else given)]
@@ -287,13 +271,28 @@ def _formats(read: _File, notes: list[str]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for one in converters:
         if one.rsplit(".", 1)[-1] == "float8" and "grouped" not in one:
-            tables = (read.table("float8"), read.table("quantize", "linear", "float8"))
-            recipe = next((str(t["recipe_name"]) for t in tables if t.get("recipe_name")), "tensorwise")
-            found["dtype"] = "fp8_rowwise" if recipe.startswith("rowwise") else "fp8"
+            found["dtype"] = _float8(read, notes)
         elif one.rsplit(".", 1)[-1] == "mx" and "grouped" not in one:
             found["dtype"] = "mxfp8"
         elif "grouped" not in one:
             notes.append(f"converter {one} is not modelled")
-    if read.get("training", "mixed_precision_param", "bfloat16") != "bfloat16":
-        notes.append("parameters are multiplied in fp32; bf16 is predicted")
+    experts = any("grouped" in one for one in converters)
+    if arch.is_moe and experts and not found:
+        notes.append("experts alone are multiplied in 8 bits; 16 are predicted")
+    if arch.is_moe and found and not experts:
+        notes.append(f"experts are multiplied in 16 bits; {found['dtype']} is predicted")
     return found
+
+
+def _float8(read: Tables, notes: list[str]) -> str:
+    """Our name of a recipe of float8, whose weights FSDP gathers in 16 bits unless it is told otherwise."""
+    section = "quantize.linear.float8"
+    recipe = read.get(section, "recipe_name", "") or "tensorwise"
+    narrow = read.get(section, "enable_fsdp_float8_all_gather", False)
+    if recipe.startswith("rowwise"):
+        return "fp8_rowwise"
+    if not narrow:
+        notes.append(
+            "FSDP gathers weights in 16 bits (enable_fsdp_float8_all_gather is off); in 8 is predicted"
+        )
+    return "fp8"

@@ -2,8 +2,10 @@
 
 What is read follows the table "From Hugging Face's Trainer and DeepSpeed" of docs/training/eras.md.
 Sources, read 2026-11-29 in copies of their code and in published configurations: transformers'
-TrainingArguments (batches of 8), LLaMA-Factory's arguments (layers are computed again unless
-disable_gradient_checkpointing; sequences of 2,048 in recent releases) and examples, Axolotl's (batches of 1).
+TrainingArguments (batches of 8, fp32) and run_clm.py (texts are cut into blocks of block_size),
+LLaMA-Factory's arguments (layers are computed again unless disable_gradient_checkpointing; sequences of 2,048
+in recent releases) and examples, Axolotl's (batches of 1, bf16 where the GPU has it; of FSDP's keys those
+with fsdp_ before them are the same, utils/schemas/validation.py, check_fsdp_config_kwargs_prefix).
 Of DeepSpeed's configuration the section zero_optimization is read.
 """
 
@@ -12,12 +14,14 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from railwright.model import load_model
 from railwright.model.shape.architecture import Transformer
 from railwright.runs.given import Given, Value, ranks_of
 from railwright.runs.shapes import behind
+from railwright.runs.trainer_kernels import kernels, told_of_attention
 
 AXOLOTL = {
     "base_model": "model_name_or_path",
@@ -34,7 +38,9 @@ AXOLOTL = {
 KINDS = ("model_name_or_path", "base_model")
 """Keys by one of which a file is known for a fine-tuning run: the Trainer's or LLaMA-Factory's, Axolotl's."""
 
-LENGTHS = ("cutoff_len", "max_seq_length", "max_length", "model_max_length")
+LENGTHS = ("cutoff_len", "max_seq_length", "max_length", "model_max_length", "block_size")
+TUNED = ("full", "lora", "qlora", "freeze")
+"""Kinds of fine-tuning that are read."""
 MODULES = {
     "q_proj": "qkv", "k_proj": "qkv", "v_proj": "qkv", "qkv_proj": "qkv", "query_key_value": "qkv",
     "o_proj": "attention output", "out_proj": "attention output", "dense": "attention output",
@@ -42,9 +48,6 @@ MODULES = {
     "down_proj": "mlp down",
 }  # fmt: skip
 ALL = ("qkv", "attention output", "mlp up", "mlp down")
-EAGER = ("rotary", "norm", "activation")
-"""What Hugging Face's models run one kernel per operation."""
-
 Beside = Callable[[str], str | None]
 """The text of a file that the run names, looked for beside its own; None where it is not there."""
 
@@ -60,7 +63,10 @@ def of_mapping(read: Mapping[str, Any], file: str, lines: Mapping[str, int]) -> 
     for key, value in read.items():
         if isinstance(value, Mapping):
             inner = of_mapping(value, file, lines)
-            values |= {f"{key}.{name}": one for name, one in inner.values.items()}
+            values |= {
+                f"{key}.{name}": replace(one, written=f"{key}.{one.written}")
+                for name, one in inner.values.items()
+            }
         elif value is not None:
             words = value if isinstance(value, list) else [value]
             values[str(key)] = Value(tuple(map(str, words)), lines.get(str(key), 0), str(key))
@@ -75,9 +81,8 @@ def trainer_fields(
     Raises RailwrightError, naming file, line and key, for what a prediction needs and nobody says.
     """
     axolotl = "base_model" in given.values
-    if axolotl:
-        renamed = {AXOLOTL.get(key, key): value for key, value in given.values.items()}
-        given.values = renamed
+    names = AXOLOTL if axolotl else {}
+    given.values = {_own(names.get(key, key)): value for key, value in given.values.items()}
     named = model or _model(given)
     arch = load_model(named)
     stage = given.told("stage")
@@ -85,7 +90,7 @@ def trainer_fields(
         given.doubts.append(f"stage {stage or given.told('rl')} is not modelled; training on its samples is")
     if gpus is None:
         raise given.refuse("model_name_or_path", "how many GPUs it runs on is not told; give --gpus")
-    layout, software = _sharding(given, gpus, beside)
+    layout, software = _sharding(given, gpus, beside, axolotl)
     layout |= _parallel(given)
     ranks = ranks_of(layout)
     micro = given.count("per_device_train_batch_size") or (1 if axolotl else 8)
@@ -94,7 +99,7 @@ def trainer_fields(
         raise given.refuse(
             "model_name_or_path", f"the tokens of a sequence are not given ({', '.join(LENGTHS)})"
         )
-    if not given.yes("packing"):
+    if not given.yes("packing") and not given.has("block_size"):
         given.doubts.append(
             f"without packing a sequence is as long as its samples; {sequence} tokens, the most, predicted"
         )
@@ -109,9 +114,9 @@ def trainer_fields(
         "layout": layout | _again(given),
         "software": software,
     }
-    found |= (
-        _kernels(given) | _precision(given) | _adapters(given, software, layout["zero"]) | _moments(given)
-    )
+    found |= kernels(given) | _precision(given, axolotl)
+    found |= _adapters(given, software, layout["zero"]) | _moments(given)
+    told_of_attention(given)
     if arch.is_moe and not given.yes("torch_compile"):
         given.doubts.append(
             "experts are predicted as grouped products, as transformers 5 runs them; under a release before "
@@ -128,8 +133,12 @@ def trainer_fields(
 def _has_fsdp2(given: Given) -> bool:
     """Whether it asks for FSDP2, which Accelerate does not by default (utils/dataclasses.py,
     FullyShardedDataParallelPlugin: version 1), and which shards adapters with their layer."""
-    names = ("fsdp_version", "fsdp_config.fsdp_version", "fsdp_config.version")
-    return any(given.told(name) == "2" for name in names)
+    return any(given.told(name) == "2" for name in ("fsdp_version", "fsdp_config.version"))
+
+
+def _own(name: str) -> str:
+    """One name of a key of FSDP's, which has fsdp_ before it or not."""
+    return name.replace("fsdp_config.fsdp_", "fsdp_config.")
 
 
 def _model(given: Given) -> str:
@@ -143,28 +152,44 @@ def _model(given: Given) -> str:
     return found.name
 
 
-def _sharding(given: Given, gpus: int, beside: Beside) -> tuple[dict[str, Any], str]:
+def _sharding(given: Given, gpus: int, beside: Beside, axolotl: bool) -> tuple[dict[str, Any], str]:
     """What ranks share, and the software that does: DeepSpeed, FSDP, or copies of the model."""
     compiled = given.yes("torch_compile")
     eager = "fsdp-2024" if compiled else "fsdp-2024-eager"
     if given.told("deepspeed") not in ("", "null", "None"):
         return _deepspeed(given, beside), "deepspeed-2024"
-    told = " ".join((*given.words("fsdp"), given.told("fsdp_config.fsdp_sharding_strategy"))).lower()
-    if not told.strip() and not given.has("fsdp_version"):
+    strategy = given.told("fsdp_config.sharding_strategy")
+    told = " ".join((*given.words("fsdp"), STRATEGIES.get(strategy, strategy))).lower()
+    # to Axolotl the section alone asks for FSDP (core/builders/base.py)
+    section = axolotl and any(name.startswith("fsdp_config.") for name in given.values)
+    if not told.strip() and not given.has("fsdp_version") and not section:
         if gpus > 1:
             given.doubts.append(
                 "neither DeepSpeed nor FSDP is named here: every GPU holds a copy of the model"
             )
         return {"zero": 0}, eager
     found: dict[str, Any] = {"zero": 2 if "shard_grad_op" in told else 0 if "no_shard" in told else 3}
-    names = ("offload_params", "fsdp_offload_params")
-    if "offload" in told or any(given.yes(f"fsdp_config.{name}") for name in names):
+    if "offload" in told or given.yes("fsdp_config.offload_params"):
         found["offload"] = ("weights",)
     if found["zero"] == 3 and not given.yes("fsdp_config.reshard_after_forward", True):
         found["reshard"] = False
     if "hybrid" in told:
         given.doubts.append("hybrid shards: how many GPUs share one copy is yours to say (layout.shard)")
+    for name, usual, sentence in GATHERED:
+        if given.told(f"fsdp_config.{name}").lower() not in ("", usual):
+            given.doubts.append(sentence)
     return found, eager
+
+
+STRATEGIES = {"1": "full_shard", "2": "shard_grad_op", "3": "no_shard", "4": "hybrid_shard"}
+"""Numbers by which Accelerate takes FSDP's strategies too (utils/constants.py)."""
+
+GATHERED = (
+    ("limit_all_gathers", "true", "FSDP gathers without a limit; one layer ahead is predicted"),
+    ("forward_prefetch", "false", "FSDP's forward prefetch is predicted as without it"),
+    ("backward_prefetch", "backward_pre", "FSDP gathers late in the backward pass; one ahead is predicted"),
+)  # fmt: skip
+"""Keys of FSDP's, the value that is predicted, and what to say of any other."""
 
 
 def _deepspeed(given: Given, beside: Beside) -> dict[str, Any]:
@@ -222,33 +247,23 @@ def _parallel(given: Given) -> dict[str, Any]:
 
 
 def _again(given: Given) -> dict[str, Any]:
-    """LLaMA-Factory computes layers again unless it is told not to, the others where they are told to."""
+    """LLaMA-Factory computes layers again unless it is told not to, the others where they, or FSDP, are told
+    to (Axolotl, monkeypatch/accelerate/fsdp2.py)."""
+    if given.told("gradient_checkpointing").startswith("offload"):
+        given.doubts.append(
+            "what layers are computed again from goes to the host; it is predicted on the GPU"
+        )
     if given.has("stage") or given.has("template"):
         return {} if given.yes("disable_gradient_checkpointing") else {"recompute": "full"}
-    return {"recompute": "full"} if given.yes("gradient_checkpointing") else {}
+    asked = (given.yes("gradient_checkpointing"), given.yes("fsdp_config.activation_checkpointing"))
+    return {"recompute": "full"} if any(asked) else {}
 
 
-def _kernels(given: Given) -> dict[str, Any]:
-    """Liger's kernels, or Hugging Face's own."""
-    whole = given.yes("enable_liger_kernel") or given.yes("use_liger_kernel") or given.yes("use_liger")
-    parts = {"rotary": "liger_rope", "norm": "liger_rms_norm", "activation": "liger_glu_activation"}
-    fused = {part for part, key in parts.items() if whole or given.yes(key)}
-    if given.yes("torch_compile"):
-        fused |= set(EAGER)
-    unfused = tuple(part for part in EAGER if part not in fused)
-    found: dict[str, Any] = {"unfused": unfused} if unfused else {}
-    if whole or given.yes("liger_fused_linear_cross_entropy"):
-        found["chunked_loss"] = "liger"
-    elif given.yes("cut_cross_entropy"):
-        given.doubts.append("Cut Cross-Entropy is predicted as Liger's loss in chunks")
-        found["chunked_loss"] = "liger"
-    return found
-
-
-def _precision(given: Given) -> dict[str, Any]:
+def _precision(given: Given, axolotl: bool) -> dict[str, Any]:
     if given.told("fp16").lower() in ("true", "1"):
         return {"dtype": "fp16"}
-    if given.told("bf16").lower() not in ("true", "1", "auto", "full", "") and not given.yes("pure_bf16"):
+    asked = given.told("bf16").lower() or ("auto" if axolotl else "")
+    if asked not in ("true", "1", "auto", "full") and not given.yes("pure_bf16"):
         given.doubts.append("neither bf16 nor fp16 is asked for, which is fp32; bf16 is predicted")
     return {}
 
@@ -256,6 +271,10 @@ def _precision(given: Given) -> dict[str, Any]:
 def _adapters(given: Given, software: str, zero: int) -> dict[str, Any]:
     """LoRA and QLoRA."""
     kind = given.told("finetuning_type").lower()
+    if kind not in ("", "none", *TUNED):
+        raise given.refuse(
+            "finetuning_type", f"'{kind}' is not modelled; one of {', '.join(TUNED)} is expected"
+        )
     bits = 4 if given.yes("load_in_4bit") or kind == "qlora" else given.whole("quantization_bit")
     ranks = given.count("lora_rank", "lora_r")
     if kind not in ("lora", "qlora") and ranks is None and not given.yes("use_peft"):
@@ -264,6 +283,11 @@ def _adapters(given: Given, software: str, zero: int) -> dict[str, Any]:
         return {}
     modules = given.words("lora_target") or given.words("lora_target_modules") or ("all",)
     every = given.yes("lora_target_linear") or {"all", "all-linear"} & set(modules)
+    if whole := (*given.words("lora_modules_to_save"), *given.words("additional_target")):
+        given.doubts.append(
+            f"{', '.join(whole)} train whole beside the adapters; their gradients and optimizer states are "
+            "not predicted"
+        )
     targets = ALL if every else tuple(t for t in ALL if t in {MODULES.get(one) for one in modules})
     if unknown := [] if every else [one for one in modules if one not in MODULES]:
         given.doubts.append(f"adapters beside {', '.join(unknown)} are not modelled")

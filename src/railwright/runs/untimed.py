@@ -27,8 +27,8 @@ BEGINNINGS = {
         "rerun", "enable_msc", "disable_msc", "result_rejected", "error_injection", "no_check_for_nan",
     ),
     "launching": (
-        "distributed_", "local_rank", "seed", "manual_gc", "empty_unused",
-        "use_mcore_models", "transformer_impl", "enable_experimental", "nccl_communicator",
+        "distributed_", "local_rank", "seed", "manual_gc", "use_mcore_models",
+        "enable_experimental", "nccl_communicator",
         "high_priority_stream", "init_model_with_meta_device", "rank", "world_size",
     ),
     "numbers alone": (
@@ -56,20 +56,20 @@ BEGINNINGS = {
 MEGATRONS = tuple(one for names in BEGINNINGS.values() for one in names)
 
 TRAINERS = (
-    "adam_", "adapter", "auto_resume", "bos_", "chat_template", "cleanup_", "data", "ddp_", "debug",
-    "disable_gradient", "do_", "early_stopping", "eos_", "eval", "flash_att", "fp16", "bf16", "fsdp_",
-    "fsdp_config.fsdp_auto", "fsdp_config.auto_wrap", "fsdp_config.fsdp_transformer",
-    "fsdp_config.state_dict", "fsdp_config.fsdp_state", "fsdp_config.transformer",
-    "fsdp_config.fsdp_version", "fsdp_config.fsdp_cpu", "fsdp_config.cpu_ram", "fsdp_config.fsdp_sync",
-    "fsdp_config.fsdp_use_orig", "gradient_checkpointing", "greater_is_better", "group_by_length",
-    "hub_", "is_", "learning_rate", "load_best", "load_in", "local_rank", "logging_", "lora_alpha",
-    "lora_fan_in", "lora_model_dir", "lora_modules_to_save", "loraplus", "lr_", "max_grad",
-    "max_samples", "metric_", "mlflow", "model_type", "neftune", "num_train_epochs", "output_dir",
-    "overwrite_", "pad_to_sequence", "per_device_eval", "plot_loss", "plugins", "preprocessing_",
-    "push_to", "report_to", "resume", "run_name", "s2_", "sample_packing_", "save", "seed", "shuffle",
+    "adam_", "adapter", "auto_resume", "bf16", "bos_", "chat_template", "cleanup_", "cosine_", "data", "ddp_",
+    "debug", "disable_gradient", "do_", "early_stopping", "eos_", "eval", "finetuning_type",
+    "flash_attention", "fp16", "fsdp_config.auto_wrap", "fsdp_config.cpu_ram", "fsdp_config.final_state_dict",
+    "fsdp_config.state_dict", "fsdp_config.sync_module", "fsdp_config.transformer_layer",
+    "fsdp_config.use_orig", "fsdp_config.version", "fsdp_transformer_layer_cls_to_wrap", "fsdp_version",
+    "gradient_checkpointing", "greater_is_better", "group_by_length", "hub_", "is_", "lazy_preprocess",
+    "learning_rate", "load_best", "load_in", "local_rank", "logging_", "lora_alpha", "lora_fan_in",
+    "lora_model_dir", "loraplus", "loss_watchdog", "lr_", "max_grad", "max_samples", "metric_", "mlflow",
+    "model_name_or_path", "model_type", "neftune", "num_train_epochs", "output_dir", "overwrite_",
+    "pad_to_sequence", "per_device_eval", "plot_loss", "plugins", "preprocessing_", "push_to", "report_to",
+    "resume", "run_name", "s2_", "sample_packing_", "save", "sdp_attention", "seed", "shuffle",
     "special_tokens", "stage", "strict", "template", "test_", "tf32", "tokenizer", "tokens", "train_on",
     "trust_remote", "type_of_model", "unk_", "use_fast", "val_", "wandb", "warmup", "weight_decay",
-    "xformers", "finetuning_type", "lazy_preprocess",
+    "xformers",
 )  # fmt: skip
 """First letters of keys of the Trainer, LLaMA-Factory and Axolotl that change neither, so too."""
 

@@ -24,7 +24,8 @@ from railwright.measure.steplog.formats import (
     zero,
 )
 from railwright.measure.steplog.log import LoggedStep, StepLog
-from railwright.measure.steplog.untimed import untimed
+from railwright.measure.steplog.untimed import unreadable, untimed
+from railwright.units import number as counted
 
 KNOWN = ", ".join((*(name for name, _, _ in FORMATS), *(one.name for one in HEADED), TUNED, ZERO))
 EXPECTED = f"a training log with lines that number steps and time them, as {KNOWN} print them"
@@ -121,6 +122,7 @@ class _Found:
     heads  framework that tells of a step over many lines -> the step of its last head
     laps   (line, average) at every step of torchtune's bars, by epoch; lap: steps of one
     untimed  (line, what it tells) of the first line of training that times no step
+    useless  (line, framework) of every line that numbers a step and whose time is none
     """
 
     steps: dict[int, LoggedStep] = field(default_factory=dict)
@@ -144,6 +146,7 @@ class _Found:
     laps: dict[int, dict[int, tuple[int, float]]] = field(default_factory=dict)
     lap: int = 0
     untimed: tuple[int, str] | None = None
+    useless: list[tuple[int, str]] = field(default_factory=list)
 
     def take(self, number: int, text: str) -> None:
         if not self.generates and generates(text):
@@ -156,6 +159,8 @@ class _Found:
             self._keep(told[0], number, told[1])
         elif (engines := zero(text)) is not None:
             self.engine[engines["number"]] = LoggedStep(number, **engines)
+        elif framework := unreadable(text):
+            self.useless.append((number, framework))
         elif self.untimed is None and (why := untimed(text)):
             self.untimed = number, why
         self._draw(number, text)
@@ -240,7 +245,16 @@ class _Found:
                 f"{path}: has losses of {TRAINER} and nothing that times its steps; give it with the "
                 "progress bar (both streams of the job, 2>&1), or to its end (train_steps_per_second)"
             )
-        return f"{path}:{self.untimed[0]}: {self.untimed[1]}" if self.untimed else None
+        if self.untimed:
+            return f"{path}:{self.untimed[0]}: {self.untimed[1]}"
+        if self.useless:
+            line, framework = self.useless[0]
+            lines = counted(len(self.useless), "line")
+            return (
+                f"{path}:{line}: the first of {lines} in which {framework} tells "
+                "of a step; none has a time or rate above 0: give the log of a job whose steps ran"
+            )
+        return None
 
     def _start(self, told: dict[str, int]) -> None:
         if any(self.said.get(field, value) != value for field, value in told.items()):
@@ -265,6 +279,8 @@ class _Found:
                 self.again.add(step.number)
             self.steps.pop(step.number, None)
             self.steps[step.number] = step
+        else:
+            self.useless.append((line, framework))
 
 
 def _told(text: str) -> tuple[str, Told] | None:
