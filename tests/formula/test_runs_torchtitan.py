@@ -170,7 +170,7 @@ def test_a_model_with_prediction_layers_is_written_down_without() -> None:
         ),
         ("parallelism", "new_kind_of_zzz = 1", "not read: [parallelism] new_kind_of_zzz"),
         ("compile", 'backend = "aot_eager"', "not read: [compile] backend"),
-        ("training", 'dtype = "bfloat16"', "weights, gradients and moments of [training] dtype bfloat16"),
+        ("training", 'dtype = "float16"', "weights, gradients and moments of [training] dtype float16"),
         ("training", 'mixed_precision_param = "float32"', "parameters are multiplied in fp32"),
         ("training", "deterministic = true", "deterministic kernels"),
         ("optimizer", 'name = "Lion"', "optimizer Lion is not modelled; AdamW is predicted"),
@@ -273,3 +273,18 @@ def test_stages_that_make_room_for_embedding_and_output_are_told() -> None:
     )
     none = "".join(f"pipeline_parallel_{end}_stage_less_layers = 0\n" for end in ("first", "last"))
     assert read(TODAY.replace("[parallelism]\n", added + none))[1] == ()
+
+
+def test_weights_loaded_in_16_bits_have_no_masters_and_gradients_reduced_in_fp32() -> None:
+    narrow = TODAY.replace("[training]", '[training]\ndtype = "bfloat16"')
+    job, notes = read(narrow)
+    assert (job.master, job.gradient_dtype) == ("none", "fp32")
+    assert read(TODAY)[0].master == "fp32"
+    assert not [note for note in notes if "dtype" in note]
+
+
+def test_such_weights_on_the_host_are_told_as_those_of_float32() -> None:
+    away = TODAY.replace("[training]", '[training]\ndtype = "bfloat16"\nenable_cpu_offload = true')
+    job, notes = read(away)
+    assert job.master == "fp32"
+    assert [note for note in notes if "dtype bfloat16 have no copies in fp32" in note]

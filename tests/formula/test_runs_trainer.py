@@ -318,3 +318,11 @@ def test_layers_that_are_kept_on_the_host_to_be_computed_again_are_told() -> Non
     job, notes = read(f"{SHARDED}gradient_checkpointing: offload\n")
     assert job.layout.recompute == "full"
     assert any("goes to the host" in note for note in notes)
+
+
+def test_pure_bf16_under_fsdp_has_no_master_weights() -> None:
+    whole = AXOLOTL.replace("adapter: qlora\nlora_r: 32\nlora_target_linear: true\nlora_dropout: 0.05\n", "")
+    assert read(whole.replace("bf16: auto", "bf16: full"))[0].master == "none"
+    assert read(whole)[0].master == "fp32"
+    away = whole.replace("fsdp_offload_params: false", "fsdp_offload_params: true")
+    assert read(away.replace("bf16: auto", "bf16: full"))[0].master == "fp32"

@@ -158,7 +158,7 @@ def _job(read: Tables, arch: Transformer, gpus: int | None, notes: list[str]) ->
         found["overlap"] = {"tp": True}
     if (workers := read.get("training.dataloader", "num_workers", -1)) >= 0:
         found["data"] = {"workers": workers}
-    return found | _formats(read, arch, notes)
+    return found | _formats(read, arch, notes) | _masters(read, layout, notes)
 
 
 def _layout(read: Tables, arch: Transformer, notes: list[str]) -> dict[str, Any]:
@@ -282,6 +282,21 @@ def _formats(read: Tables, arch: Transformer, notes: list[str]) -> dict[str, Any
     if arch.is_moe and found and not experts:
         notes.append(f"experts are multiplied in 16 bits; {found['dtype']} is predicted")
     return found
+
+
+def _masters(read: Tables, layout: Mapping[str, Any], notes: list[str]) -> dict[str, Any]:
+    """Whether weights are kept in fp32.  Those that are loaded in 16 bits have gradients and moments like
+    them, and gradients are reduced in fp32 all the same (mixed_precision_reduce)."""
+    dtype = read.get("training", "dtype", "float32")
+    if dtype == "float32":
+        return {}
+    if dtype == "bfloat16" and layout.get("zero") == 3 and "offload" not in layout:
+        return {"master": "none", "gradient_dtype": "fp32"}
+    notes.append(
+        f"weights, gradients and moments of [training] dtype {dtype} have no copies in fp32; predicted are "
+        "those of float32, which take more memory"
+    )
+    return {}
 
 
 def _float8(read: Tables, notes: list[str]) -> str:

@@ -13,11 +13,6 @@ from railwright.runs.tables import Tables
 
 OTHERWISE: tuple[tuple[str, str, tuple[Any, ...], str], ...] = (
     (
-        "training", "dtype", ("float32",),
-        "weights, gradients and moments of [training] dtype {} have no copies in fp32; predicted are those "
-        "of float32, which take more memory",
-    ),
-    (
         "training", "mixed_precision_param", ("bfloat16",),
         "parameters are multiplied in fp32; bf16 is predicted",
     ),

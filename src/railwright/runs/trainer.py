@@ -114,7 +114,8 @@ def trainer_fields(
         "layout": layout | _again(given),
         "software": software,
     }
-    found |= kernels(given) | _precision(given, axolotl)
+    shards = layout["zero"] == 3 and "offload" not in layout and software.startswith("fsdp")
+    found |= kernels(given) | _precision(given, axolotl, shards)
     found |= _adapters(given, software, layout["zero"]) | _moments(given)
     told_of_attention(given)
     if arch.is_moe and not given.yes("torch_compile"):
@@ -259,12 +260,16 @@ def _again(given: Given) -> dict[str, Any]:
     return {"recompute": "full"} if any(asked) else {}
 
 
-def _precision(given: Given, axolotl: bool) -> dict[str, Any]:
+def _precision(given: Given, axolotl: bool, shards: bool) -> dict[str, Any]:
+    """Number format; and whether weights that FSDP `shards` have no fp32: without autocast, which Accelerate
+    makes fp32 for, they stay as they were loaded (LLaMA-Factory's pure_bf16, Axolotl's bf16: full)."""
     if given.told("fp16").lower() in ("true", "1"):
         return {"dtype": "fp16"}
     asked = given.told("bf16").lower() or ("auto" if axolotl else "")
     if asked not in ("true", "1", "auto", "full") and not given.yes("pure_bf16"):
         given.doubts.append("neither bf16 nor fp16 is asked for, which is fp32; bf16 is predicted")
+    if shards and (asked == "full" or given.yes("pure_bf16")):
+        return {"master": "none"}
     return {}
 
 
