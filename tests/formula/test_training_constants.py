@@ -45,6 +45,11 @@ def test_gpus_without_a_published_step_are_named() -> None:
             assert f"No published training step on {gpu}" in told
 
 
+def test_software_without_any_published_step_is_named_beside_such_a_gpu() -> None:
+    (told,) = unmeasured("a800-sxm-80", "deepspeed-2024", "bf16", fitted=False, anywhere=False)
+    assert "on a800-sxm-80, and none of software deepspeed-2024, is in the fit" in told
+
+
 def test_software_without_a_published_step_on_a_gpu_is_named() -> None:
     (told,) = unmeasured("a100-sxm-80", "megatron-2025", "bf16", fitted=False)
     assert "of software megatron-2025 on a100-sxm-80 in 16-bit" in told

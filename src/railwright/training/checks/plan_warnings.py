@@ -15,7 +15,7 @@ from railwright.training.lanes.result import HostMemory
 from railwright.training.layout.placement import Groups, place
 from railwright.training.memory.host_memory import check_host, host_warnings
 from railwright.training.software.constants import unmeasured
-from railwright.training.software.eras import pace_alone
+from railwright.training.software.eras import era_of, pace_alone
 from railwright.training.software.formats import job_peak
 from railwright.training.software.narrow import of_kernels
 
@@ -49,6 +49,7 @@ def warnings_of(
     doubtful  what `plan.check` warns of
     """
     fitted = pace_alone(job, machine.gpu).records > 0
+    anywhere = any(pace.records for pace in era_of(job).pace.values())
     return (
         *doubtful,
         *host_warnings(host, machine.server),
@@ -56,6 +57,6 @@ def warnings_of(
         *beyond_kernels(job, arch, machine.gpu, groups.parts("ep")),
         *groups.notes,
         *of_power(machine.gpu, machine.server),
-        *unmeasured(machine.gpu.name, job.software, job.dtype, fitted),
+        *unmeasured(machine.gpu.name, job.software, job.dtype, fitted, anywhere),
         *of_kernels(job, machine.gpu),
     )

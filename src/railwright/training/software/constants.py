@@ -92,9 +92,13 @@ MEASURED = (
 """GPUs of the published steps behind the error bands (measure/data/training.csv; a test compares)."""
 
 
-def unmeasured(gpu: str, software: str, dtype: str, fitted: bool) -> tuple[str, ...]:
+def unmeasured(gpu: str, software: str, dtype: str, fitted: bool, anywhere: bool = True) -> tuple[str, ...]:
     """What a reader of the error band must know of a GPU (catalogue name) that no published step ran on, or
-    none of its era of software with products of this width (`fitted` says whether one did)."""
+    none of its era of software with products of this width.
+
+    fitted    whether one did
+    anywhere  whether any step of this software is in the fit, on whatever GPU
+    """
     if model_of(gpu) in MEASURED:
         if fitted:
             return ()
@@ -103,9 +107,10 @@ def unmeasured(gpu: str, software: str, dtype: str, fitted: bool) -> tuple[str, 
             "the fit: what other eras, GPUs and widths say stands for it (`railwright catalog show "
             f"{software}`), and the error band is that of other software, so this one's may be wider.",
         )
+    own = "this GPU's" if anywhere else "this GPU's and this software's"
     return (
-        f"No published training step on {gpu} is in the fit: the error band is that of "
-        f"{', '.join(MEASURED)}, and this GPU's may be wider.",
+        f"No published training step on {gpu}{'' if anywhere else f', and none of software {software},'} is "
+        f"in the fit: the error band is that of {', '.join(MEASURED)}, and {own} may be wider.",
     )
 
 
