@@ -22,6 +22,7 @@ from railwright.model.shape.architecture import Transformer
 from railwright.search.bounds.allocator import Allocations
 from railwright.search.bounds.blocks import Refusal, blocks
 from railwright.search.bounds.footprint import MEMORY, Footprint
+from railwright.search.bounds.impossible import impossible
 from railwright.search.bounds.laws import Floats32, down
 from railwright.search.bounds.pricing import PASSING, Pricer
 from railwright.search.bounds.reach import where_reached
@@ -109,7 +110,7 @@ class Run:
         self.blocks, self.refused = blocks(self.space, self.job, self.arch, self.fabric)
         self.layouts = sum(block.size for block in self.blocks)
         if not self.layouts:
-            raise PlanError(none_can_work(self.job, self.refused))
+            raise PlanError(none_can_work(self.job, impossible(self.space, self.job, self.arch, self.fabric)))
         if self.layouts > MOST_LAYOUTS:
             raise PlanError(
                 f"{self.job.name}: the space has {self.layouts:,} layouts, more than the {MOST_LAYOUTS:,} "
