@@ -30,6 +30,7 @@ from railwright.search.bounds.screen import Screen
 from railwright.search.space.axes import SHARDING, STRUCTURE, Block, Space, apply, setting_of
 from railwright.search.space.changes import changed
 from railwright.search.space.exact import exact_memory
+from railwright.search.space.idle import without_idle
 from railwright.search.space.network import most_sent
 from railwright.search.training.frameworks import Framework, runs, runs_none
 from railwright.search.training.front import BLOCK, CLASS, OWN, Entry, Group, Listed, Tried, rounded
@@ -340,7 +341,12 @@ class Run:
         if key not in self._steps:
             predict, kernel = self.pricer.predict, self.pricer.kernel
             self._steps[key] = simulate(
-                _alone(job), self.arch, self.machine, predict=predict, kernel=kernel, most_events=1
+                _alone(without_idle(job, self.arch)),
+                self.arch,
+                self.machine,
+                predict=predict,
+                kernel=kernel,
+                most_events=1,
             )
         step = self._steps[key]
         setting, sent = self._setting(*key), self.sent(tried)
