@@ -13,7 +13,7 @@ from railwright.model.shape.architecture import Transformer
 from railwright.search import Space, search
 from railwright.search.training.frameworks import FRAMEWORKS
 from railwright.spec.lora import Lora
-from training_cases import DENSE, changed, job, machine
+from training_cases import DENSE, MOE, changed, job, machine
 
 SMALL = {"tensor": (1,), "pipeline": (1,), "context": (1,), "micro_batch": (1,), "recompute": ("none",)}
 PREDICTING = replace(DENSE, mtp_layers=1)
@@ -85,3 +85,11 @@ def test_adapters_are_nemos_where_no_framework_is_asked_for() -> None:
 def test_what_software_of_earlier_years_does_not_hide_is_no_lack_of_the_job(software: str) -> None:
     """Megatron-LM of 2022 hid no reduction of gradients: layouts that hide none run."""
     assert FRAMEWORKS["megatron"].lacks_always(changed(job(), software=software), DENSE) == []
+
+
+def test_what_experts_on_several_gpus_do_without_is_no_lack_of_the_job() -> None:
+    """A graph of the whole step holds HybridEP's kernels, which experts on one GPU have not."""
+    whole = changed(job(batch=64), cuda_graphs=("step",))
+    lack = "CUDA graphs of the step beside experts without fixed capacities (expert_capacity)"
+    assert FRAMEWORKS["megatron"].lacks_always(whole, MOE) == [lack]
+    assert FRAMEWORKS["megatron"].lacks_always(changed(whole, expert_nodes=1), MOE) == []

@@ -100,14 +100,15 @@ class Framework:
         return self.rule(_few({**setting_of(job), **counts}), job, arch)
 
     def lacks_always(self, job: TrainingJob, arch: Transformer) -> list[str]:
-        """What it has not of a job's model, number formats, adapters or optimizer: of the plainest layout
-        too, data parallelism sharded as it shards, whether hidden or not."""
-        plain = self.job(job).model_copy(update={"layout": Layout(zero=3 if self.fsdp else 1)})
-        hidden, exposed = (
-            self.lacks(plain.model_copy(update={"overlap": Overlap(dp=dp)}), arch, MANY)
-            for dp in (True, False)
-        )
-        return [lack for lack in hidden if lack in exposed]
+        """What it has not of a job's model, number formats, adapters or optimizer: of the plainest layouts
+        too, data parallelism sharded as it shards, hidden or not, experts on one GPU or not."""
+        layouts = [Layout(zero=3 if self.fsdp else 1, expert=n) for n in ((1, MANY) if arch.is_moe else (1,))]
+        plain = [
+            self.job(job).model_copy(update={"layout": layout, "overlap": Overlap(dp=hidden)})
+            for layout, hidden in product(layouts, (True, False))
+        ]
+        lacking = [self.lacks(one, arch, MANY) for one in plain]
+        return [lack for lack in lacking[0] if all(lack in others for others in lacking)]
 
 
 def framework_named(name: str) -> Framework:
