@@ -74,7 +74,7 @@ def gap(name: str) -> tuple[float, float]:
     share of its step in which the published one's GPU waits for launches."""
     record = next(one for one in records() if one["id"] == name)
     job, began = job_of(record), time.process_time()
-    framework = era_of(job).framework
+    framework = "nemo" if era_of(job).framework == "megatron" else era_of(job).framework  # has adapters too
     found = search(job, architecture_of(record), machine_for(record), top=10, steps=0, framework=framework)
     own, best = found.own, found.best[0]
     assert own is not None, found.own_refused

@@ -58,6 +58,11 @@ CASES = {
         changed(job(batch=32), software="nemo-2024", apex_bucket=4 * 2.0**20, gradient_dtype="bf16"),
         {"pipeline": (1, 2), "virtual_pipeline": (1, 2), "overlap_dp": (True, False)},
     ),
+    "moments of 16 bits that are widened": (
+        DENSE,
+        changed(job(batch=32), moment_dtype="bf16"),
+        {"pipeline": (1, 2), "virtual_pipeline": (1, 2), "zero": (0, 1, 2), "overlap_dp": (True, False)},
+    ),
     "schedules": (DENSE, job(batch=32), {"schedule": ("zb-h1", "dualpipe", "gpipe"), "pipeline": (2, 4)}),
     "folded": (DENSE, job(batch=32), {"schedule": ("zb-v", "dualpipe-v"), "pipeline": (2, 4)}),
     "split, with virtual stages": (

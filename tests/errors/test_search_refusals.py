@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,11 +12,13 @@ from typer.testing import CliRunner
 
 from railwright.cli.main import app
 from railwright.errors import PlanError
+from railwright.model.shape.architecture import Transformer
 from railwright.search import Space, search
+from railwright.spec.training import TrainingJob
 from railwright.training import peak_memory, simulate
 from railwright.training.memory.cached import reserved
 from search_cases import STUDY
-from training_cases import DENSE, MOE, job, machine
+from training_cases import DENSE, MOE, changed, job, machine
 
 SPACE = """\
 tensor: [4, 8]
@@ -29,7 +32,7 @@ schedule: [auto]
 
 
 def test_no_layout_can_work() -> None:
-    """The constraint that stops most is named, in the training room's words."""
+    """The constraint that stops all is named, in the training room's words."""
     with pytest.raises(
         PlanError, match=r"no layout of the space can work; all .* refused because the 16 attention heads"
     ):
@@ -41,6 +44,51 @@ def test_one_reason_stops_all() -> None:
         PlanError, match=r"can work; all [\d,]+ are refused because gpus is 16, but the cluster has 8"
     ):
         search(job(gpus=16), DENSE, machine(1), Space({"tensor": (1, 2), "context": (1,)}))
+
+
+def refusal(asked: TrainingJob, arch: Transformer, axes: dict[str, tuple[object, ...]]) -> str:
+    """What a search on one server says that finds nothing."""
+    with pytest.raises(PlanError) as no:
+        search(asked, arch, machine(1), Space(axes))
+    return str(no.value)
+
+
+def test_what_stops_every_layout_is_named_before_what_stops_some() -> None:
+    """Of a loss that the software has not no value of the space gets rid; of expert groups that do not divide
+    a rank's and of schedules without virtual stages others do."""
+    asked = changed(job(batch=64), chunked_loss="torchtitan")
+    said = refusal(asked, MOE, {"tensor": (1, 2), "schedule": ("auto", "zb-v", "dualpipe")})
+    assert re.search(r"all [\d,]+ are refused because software megatron-2025 has no chunked_loss", said)
+    assert "zb-v" not in said
+
+
+def test_all_that_stops_every_layout_is_named() -> None:
+    """Both would have to change: telling one of them would bring the next refusal."""
+    asked = changed(job(batch=64, dtype="fp8"), chunked_loss="torchtitan", dispatch_dtype="fp8")
+    said = refusal(asked, MOE, {"tensor": (1, 2), "schedule": ("auto", "zb-v")})
+    assert "chunked_loss" in said
+    assert " And because dispatch_dtype fp8" in said
+
+
+def test_constraints_are_named_together_where_none_stops_all_alone() -> None:
+    """6 GPUs: 16 sequences are none of 6 or 3 ranks', and with three stages, over 2 ranks, Liger's loss is
+    refused, as with two."""
+    asked = changed(job(gpus=6, batch=16), chunked_loss="liger", software="fsdp-2025")
+    axes = {"tensor": (1,), "context": (1,), "micro_batch": (1,), "zero": (3,), "schedule": ("auto",)}
+    said = refusal(asked, DENSE, axes | {"pipeline": (1, 2, 3), "virtual_pipeline": (1,)})
+    found = re.search(r"of ([\d,]+) ([\d,]+) are refused because chunked_loss liger", said)
+    batch = re.search(r"Of the others ([\d,]+) because global_batch 16 is not a multiple .* = 6;", said)
+    assert found is not None
+    assert batch is not None
+    every, most, rest = (int(n.replace(",", "")) for n in (*found.groups(), batch[1]))
+    assert every == most + rest
+
+
+def test_sizes_that_do_not_divide_the_gpus_are_not_what_stops_a_space() -> None:
+    """Tensor 4 goes into 6 GPUs under no layout, which says nothing of the batch that stops the others."""
+    axes = {"tensor": (1, 2, 4), "context": (1,), "pipeline": (1, 4), "micro_batch": (1,)}
+    said = refusal(job(gpus=6, batch=16), DENSE, axes)
+    assert re.search(r"all [\d,]+ that divide the 6 GPUs are refused because global_batch 16", said)
 
 
 @pytest.mark.parametrize("share", [0.9, 1e-3])

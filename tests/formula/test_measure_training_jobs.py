@@ -56,8 +56,28 @@ def test_heads_divide_the_width_as_megatron_demands() -> None:
 
 def test_nemo_hides_tensor_parallel_communication_of_dense_models() -> None:
     assert job_of(first("dgxc-gpt3", dtype="bf16", software="NeMo 24.12")).overlap.tp
-    assert not job_of(first("dgxc-grok1", dtype="bf16", cp="1")).overlap.tp
+    assert not job_of(first("nemo-mixtral-8x22b", dtype="fp8")).overlap.tp
     assert not job_of(first("simumax-llama3-70b-std", tp="8")).overlap.tp
+
+
+def test_scripts_hide_otherwise_than_their_software_does() -> None:
+    """Grok-1's hides it around experts; Nemotron-H's has no callback that hides anything, and parameters are
+    gathered behind the optimizer, as in MXFP8 of Megatron-Bridge 25.11."""
+    for gpu in ("H100", "GB200"):
+        assert job_of(first("dgxc-grok1", gpu=gpu, dtype="bf16", tp="4")).overlap.tp
+    nemotron = job_of(first("dgxc-nemotronh-56b"))
+    assert (nemotron.overlap.tp, nemotron.overlap.dp, nemotron.overlap.gather) == (False, True, False)
+    assert nemotron.attention_backend == "flash"
+    bridge = {"software": "Megatron-Bridge 25.11", "dtype": "fp8-mx"}
+    assert not job_of(first("mbridge-qwen3-235b-a22b-B200", **bridge)).overlap.gather
+    assert job_of(first("mbridge-qwen3-30b-a3b-B200", **bridge)).overlap.gather
+
+
+def test_layouts_are_those_of_the_files_that_ran() -> None:
+    assert job_of(first("dgxc-gpt3-175b-H100", software="NeMo 24.12")).layout.virtual_pipeline == 6
+    assert job_of(first("dgxc-gpt3-175b-H100", software="NeMo 24.05")).layout.virtual_pipeline == 12
+    assert job_of(first("dgxc-nemotron4-340b-H100", software="NeMo 24.09")).layout.recompute == "selective"
+    assert job_of(first("dgxc-nemotron4-340b-H100", software="NeMo 25.02.01")).layout.recompute == "none"
 
 
 def test_nvfp4_hides_no_tensor_parallel_communication() -> None:

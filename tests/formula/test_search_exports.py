@@ -114,6 +114,18 @@ def test_the_loss_is_fused_as_each_framework_takes_it() -> None:
     assert "cross_entropy_fusion_impl='te'" in exported((DENSE, job()), "nemo")
 
 
+def test_megatrons_own_loss_of_2024_is_asked_for() -> None:
+    """Predicted as compiled, as --cross-entropy-loss-fusion makes it; by default it is not fused."""
+    of_2024 = changed(job(), software="nemo-2024")
+    text = exported((DENSE, of_2024), "megatron")
+    assert "--cross-entropy-loss-fusion\n" in text
+    assert "--cross-entropy-fusion-impl" not in text
+    assert "Transformer Engine's kernel" not in text
+    assert "cross_entropy_loss_fusion=True" in exported((DENSE, of_2024), "nemo")
+    for eager in (changed(of_2024, unfused=("loss",)), changed(job(), software="megatron-2022")):
+        assert "cross-entropy-loss-fusion" not in exported((DENSE, eager), "megatron")
+
+
 @pytest.mark.parametrize("form", ["megatron", "nemo", "torchtitan"])
 def test_a_placement_says_what_the_launcher_must_do(form: str) -> None:
     """Ranks of a server are consecutive in torchrun, so no order of hosts spreads an expert group."""

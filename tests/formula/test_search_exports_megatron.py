@@ -175,7 +175,7 @@ def test_megatron_says_where_its_master_weights_are_whole(
     text = exported((DENSE, changed(job(zero=zero), master="remainder", **states)), "megatron")
     found = [line for line in text.splitlines() if "master weights as remainders" in line]
     assert bool(found) == bool(told)
-    assert all(line.endswith(told) for line in found)
+    assert all(told in line for line in found)
 
 
 @pytest.mark.parametrize(

@@ -190,7 +190,7 @@ def test_reasons_are_those_that_move_a_share_as_it_moved() -> None:
     (wider,) = [w for w in between(job(**base), job(**wide), wide=True) if "tensor-parallel" in w]
     assert wider.endswith(": groups of 4 instead of 2.")
     slower = between(job(**base), job(**base, overlap=hidden), wide=True)
-    assert any(w.endswith("tensor-parallel communication runs beside it and slows it.") for w in slower)
+    assert any(w.endswith("it is slowed by tensor-parallel communication beside it.") for w in slower)
     turns = between(job(expert=2), job(expert=8, overlap=Overlap(ep=True)), moe=True)
     (expert,) = [w for w in turns if "expert all-to-all" in w]
     assert ("saves" in expert) == ("take turns" in expert) == ("groups of 8" not in expert)

@@ -91,6 +91,13 @@ def test_narrow_moments_are_widened_for_the_step(moments: str, software: str, wi
     assert WIDENED not in states(zero=zero, moment_dtype=moments, software=software, offload=("optimizer",))
 
 
+def test_apexs_kernel_reads_narrow_moments_as_they_are() -> None:
+    """multi_tensor_distopt_adam_kernel.cu, DistAdamFunctor: of any type, and no copy is made of them."""
+    apex = {"software": "nemo-2024", "moment_dtype": "bf16"}
+    assert WIDENED in states(**apex)
+    assert WIDENED not in states(**apex, apex_bucket=125 * 2.0**20)
+
+
 def test_moments_of_experts_and_of_other_weights_are_widened_in_turn() -> None:
     # EP8 of 32 ranks: 4 replicas of each expert, 32 of the rest
     wanted = job(expert=8).model_copy(update={"moment_dtype": "fp8"})

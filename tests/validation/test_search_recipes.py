@@ -33,7 +33,7 @@ RECORDS = {record["id"]: record for record in records()}
 def test_tuned_layouts_are_near_the_best(name: str, most: float) -> None:
     record = RECORDS[name]
     found = search(
-        job_of(record), architecture_of(record), machine_for(record), top=1, steps=0, framework="megatron"
+        job_of(record), architecture_of(record), machine_for(record), top=1, steps=0, framework="nemo"
     )
     assert found.own is not None
     assert 0 <= found.own.time / found.best[0].time - 1 <= most

@@ -14,14 +14,24 @@ from typing import Literal
 
 from railwright.model.shape.architecture import Operator
 
-Moment = Literal["fp32", "bf16", "fp8"]
+Moment = Literal["fp32", "bf16", "bf16, widened", "fp8"]
+"""How moments are kept, and whether Adam's kernel reads those of 16 bits as they are or copies in fp32."""
+
 Master = Literal["fp32", "remainder", "weights", "none"]
 """Master weights: in fp32 beside the weights; of them only the 16 bits that a bf16 weight lacks; the fp32
 weights themselves (PyTorch's FSDP), and nothing else is written; or none, and weights of 16 bits are."""
 
-MOMENT_MOVED = {"fp32": 4.0 + 4, "bf16": 2.0 + 2, "fp8": (1.0 + 4) + (4 + 4) + 4 + (4 + 1)}
-"""Bytes read and written of one moment.  fp32 and bf16 by Adam's kernel itself.  fp8: widened into a copy in
-fp32 (1 + 4), that updated (4 + 4), its largest element looked for (4), cast back (4 + 1)."""
+MOMENT_MOVED: dict[Moment, float] = {
+    "fp32": 4.0 + 4,
+    "bf16": 2.0 + 2,
+    "bf16, widened": (2.0 + 4) + (4 + 4) + (4 + 2) + (2 + 2),
+    "fp8": (1.0 + 4) + (4 + 4) + 4 + (4 + 1),
+}
+"""Bytes read and written of one moment.  fp32 and bf16 by Adam's kernel itself.  bf16, widened: into a copy
+in fp32 (2 + 4), that updated (4 + 4), cast (4 + 2), and the cast copied to where the moment is kept (2 + 2).
+fp8: widened (1 + 4), updated (4 + 4), its largest element looked for (4), cast back (4 + 1).
+Source of the second: Transformer Engine 04912bf0 (2025), pytorch/optimizers/fused_adam.py, get_unscaled_state
+(`state.float()`) and _apply_scale (`scaled_state.copy_(unscaled_state.bfloat16())`)."""
 
 COPIED = 4.0 + 2
 """Bytes that making a 16-bit weight of its fp32 master moves, in a kernel of its own."""
@@ -45,7 +55,7 @@ class AdamTypes:
     gradient  bytes of one gradient as it was reduced
     widened   gradients of 16 bits are copied in fp32 first (precision-aware optimizers read them as they are)
     master    how master weights are kept
-    moment    type of both moments
+    moment    how both moments are kept and read
     weight    bytes moved to make a weight of an fp32 master (COPIED, BY_ADAM, CAST)
     clipped   gradients are multiplied whatever their norm
     """

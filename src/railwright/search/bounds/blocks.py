@@ -28,7 +28,7 @@ from railwright.search.space.axes import (
     apply,
     copies,
     setting_of,
-    sizes,
+    whole_servers,
 )
 from railwright.search.space.changes import schedule_of
 from railwright.spec.training import TrainingJob
@@ -82,24 +82,28 @@ def blocks(
     Whether a layout can work at all is `training.checks.plan.refuse`'s to say; it is asked once for every
     structure and microbatch, and once for every other choice of a structure, of what that choice can change.
     """
-    gpus = job_gpus(job, fabric)
     found: list[Block] = []
     refused: Told = {}
     known: dict[Any, Left] = {}
-    for structure in _structures(space, job, arch, gpus, domain_of(job, fabric)):
-        unit = structure["tensor"] * structure["context"] * structure["pipeline"]
-        data = gpus // unit
-        choices = _choices(space, job, structure, data)
-        if not choices["zero"]:
-            continue
-        block = _checked(Block(structure, tuple(choices.items()), data), job, arch, fabric, known, refused)
-        if block is not None and structure["placement"] != "packed":
+    for asked in unchecked(space, job, arch, fabric):
+        block = _checked(asked, job, arch, fabric, known, refused)
+        if block is not None and block.structure["placement"] != "packed":
             packed = "packed" in (space.of_axis("placement") or ())
             block = _placed(block, job, fabric, refused, packed)
         if block is not None:
             found.append(block)
     reasons = [Refusal(count, example) for count, example in refused.values()]
     return found, sorted(reasons, key=lambda r: (-r.layouts, r.example))
+
+
+def unchecked(space: Space, job: TrainingJob, arch: Transformer, fabric: Fabric) -> Iterator[Block]:
+    """All blocks of a space, whether the training room accepts their layouts or not."""
+    gpus = job_gpus(job, fabric)
+    for structure in _structures(space, job, arch, gpus, domain_of(job, fabric)):
+        data = gpus // (structure["tensor"] * structure["context"] * structure["pipeline"])
+        choices = _choices(space, job, structure, data)
+        if choices["zero"]:
+            yield Block(structure, tuple(choices.items()), data)
 
 
 def _structures(
@@ -223,19 +227,6 @@ def _recomputed(space: Space, layers: int | None) -> tuple[Any, ...]:
     return tuple(how for how in listed if how != "full" or every)
 
 
-def whole_servers(structure: Mapping[str, Any], data: int, server: int) -> list[int]:
-    """Ranks with the same parameters on one server, and on more while there are several copies (HSDP).
-
-    All context-parallel ranks are among them, as FSDP2's meshes have it, and all experts.  A structure that
-    is larger than the job has no ranks, and is refused for that.
-    """
-    context, one = structure["context"], server // structure["tensor"]
-    if one < 2 or not data:
-        return []
-    *fewer, _ = sizes(structure, data).shardings()
-    return [n for n in fewer if n % one == 0 and n % context == 0]
-
-
 def _sharing(space: Space, structure: Mapping[str, Any]) -> int:
     """The ZeRO stage from which a structure's sharding is another than that of the axes' first values."""
 
@@ -313,15 +304,18 @@ def _checked(
     alike = tuple(v for axis, v in block.structure.items() if axis not in ("placement", "context_kind"))
     key = (alike, block.choices)
     if key not in known:
-        known[key] = _left(block, job, arch, fabric)
+        known[key] = left_of(block, job, arch, fabric)
     choices, without = known[key]
     for why, layouts in without:
         _count(refused, job, why, layouts)
     return Block(block.structure, choices, block.data) if choices else None
 
 
-def _left(block: Block, job: TrainingJob, arch: Transformer, fabric: Fabric) -> Left:
-    """What a block's choices come to; no check that they do not change is asked."""
+def left_of(block: Block, job: TrainingJob, arch: Transformer, fabric: Fabric) -> Left:
+    """What a block's choices come to; no check that they do not change is asked.
+
+    Where none is left, what was refused is every layout of the block, each once.
+    """
     refused: list[tuple[PlanError, int]] = []
     first, works = _start(block, job, arch, fabric)
     start = apply(job, {**block.structure, **first})
@@ -391,7 +385,11 @@ def _placed(block: Block, job: TrainingJob, fabric: Fabric, refused: Told, packe
 
 
 def _count(refused: Told, job: TrainingJob, no: PlanError, layouts: int) -> None:
-    """Refusals that differ in their numbers alone are one."""
     text = str(no).removeprefix(f"{job.name}: ")
-    entry = refused.setdefault(re.sub(r"[\d.,]+", "#", text)[:60], [0, text])
+    entry = refused.setdefault(constraint(text), [0, text])
     entry[0] += layouts
+
+
+def constraint(text: str) -> str:
+    """What a refusal is of: those that differ in their numbers alone are one."""
+    return re.sub(r"[\d.,]+", "#", text)[:60]

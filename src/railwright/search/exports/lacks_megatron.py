@@ -24,17 +24,28 @@ from railwright.training.layers.unhidden import exposed_products, exposed_turns
 from railwright.training.layout.schedule import SHARED
 from railwright.training.software.eras import era_of
 from railwright.training.software.hosted import unoffered
+from railwright.training.software.nf4 import is_nf4
 
 
 def megatron_lacks(setting: Mapping[str, Any], job: TrainingJob, arch: Transformer) -> list[str]:
+    """The same as NeMo, whose layers are Megatron's, and adapters: in Megatron-LM d98e8a6 no model has any,
+    in NeMo 2 (llm.peft.LoRA) and Megatron-Bridge (peft/lora.py) layers of Megatron's are wrapped in them."""
+    return [*nemo_lacks(setting, job, arch), *(["adapters"] if job.lora else [])]
+
+
+def nemo_lacks(setting: Mapping[str, Any], job: TrainingJob, arch: Transformer) -> list[str]:
     """Sources: Megatron-LM, TransformerConfig.__post_init__ (cpu_offloading, recompute_modules), core/
     transformer/moe/moe_layer.py (forward), training/arguments.py (overlap_p2p_comm), core/optimizer/
-    __init__.py (precision-aware optimizer), `training.layers.unhidden`, `training.layers.graphs`, and
-    `megatron_words`, whole_masters;
+    __init__.py (precision-aware optimizer), core/enums.py (Fp8Recipe: delayed, tensorwise, mxfp8, blockwise,
+    custom), `training.layers.unhidden`, `training.layers.graphs`, and `megatron_words`, whole_masters;
     Transformer Engine d0067d0, dot_product_attention/context_parallel.py, attn_forward_func_with_cp."""
     found = [schedule_words(setting)] if setting["schedule"] not in ("auto", "1f1b", "interleaved") else []
     if arch.linear and arch.linear.kind in WHOLE:
         found.append(f"layers with {arch.linear.kind}")
+    if job.dtype == "fp8_rowwise":
+        found.append("fp8 with a scale per row")
+    if is_nf4(job):
+        found.append("frozen weights in 4 bits")
     again, virtual = setting["recompute"], setting["virtual_pipeline"]
     modules = job.layout.recompute_modules if again == "selective" else ()
     if unknown := [name for name in modules if name not in MODULES]:

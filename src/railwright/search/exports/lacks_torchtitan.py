@@ -9,7 +9,7 @@ from railwright.model.shape.architecture import Transformer
 from railwright.model.shape.pattern import is_hybrid
 from railwright.search.exports.dispatcher import sends_one_copy
 from railwright.search.exports.lacks import dispatched, has_sinks, schedule_words, shown_ring
-from railwright.search.exports.torchtitan import GROUPED, LINEAR, SCHEDULES
+from railwright.search.exports.torchtitan import GROUPED, LINEAR, SCHEDULES, TRAINED
 from railwright.search.space.axes import apply
 from railwright.spec.training import TrainingJob
 from railwright.training.layout.schedule import SHARED
@@ -23,7 +23,8 @@ def torchtitan_lacks(setting: Mapping[str, Any], job: TrainingJob, arch: Transfo
     parallelize.py (attention sinks); distributed/activation_checkpoint.py ('selective' is by operators, or
     whole layers, every n-th); models/llama4/infra/parallelize.py (DeepEP); distributed/parallel_dims.py
     (dp_shard_cp); models/llama4/infra/parallelize.py (apply_moe_ep_tp: experts are cut by tensor parallelism
-    where they are on one rank); PyTorch 2.13, distributed/pipelining/schedules.py (Schedule1F1B)."""
+    where they are on one rank); models/deepseek_v3/model/model.py (no multi-token prediction); PyTorch 2.13,
+    distributed/pipelining/schedules.py (Schedule1F1B)."""
     virtual = setting["virtual_pipeline"] > 1
     known = (virtual and setting["schedule"] == "zb-h1") or setting["schedule"] in ("auto", *SCHEDULES)
     found = [] if known else [schedule_words(setting)]
@@ -47,6 +48,12 @@ def torchtitan_lacks(setting: Mapping[str, Any], job: TrainingJob, arch: Transfo
         found.append("gradients of parameters that are not sharded reduced once for several microbatches")
     if job.optimizer != "adam":
         found.append(f"optimizer {job.optimizer}")
+    if job.lora:
+        found.append("adapters")
+    if job.dtype not in TRAINED:
+        found.append(f"training in {job.dtype}")
+    if arch.mtp_layers:
+        found.append("multi-token prediction")
     if arch.is_moe and cut and not experts and setting["expert_tensor"] == 1:
         found.append("experts that are not cut beside tensor parallelism without expert parallelism")
     if staged and setting["starved"] and setting["schedule"] in ("auto", "1f1b") and not virtual:

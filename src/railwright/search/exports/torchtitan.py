@@ -42,6 +42,10 @@ GROUPED: dict[str, dict[str, dict[str, Any]]] = {
 }
 """Those of experts."""
 
+TRAINED = ("bf16", *LINEAR)
+"""Number formats that it trains in: config/job_config.py has "bfloat16" and "float32" of
+mixed_precision_param, and its converters are those of LINEAR."""
+
 SCHEDULES = {
     "1f1b": "1F1B",
     "interleaved": "Interleaved1F1B",
@@ -251,7 +255,7 @@ def _of_formats(job: TrainingJob) -> list[str]:
     found = []
     if job.dispatch_dtype == "fp8":
         found.append("tokens dispatched in 8 bits: torchtitan sends them in 16")
-    if job.dtype in ("fp16", "nvfp4", "fp8_block"):
+    if job.dtype not in TRAINED:
         found.append(f"{job.dtype}: torchtitan has no training in it; without it, bf16")
     if job.dtype == "fp8" and job.layout.tensor > 1:
         # parallelize.py of each model, v0.2.0 to v0.2.2: enable_float8_linear = "float8" in converters, which

@@ -77,7 +77,9 @@ def fusions(job: TrainingJob, arch: Transformer, loss: str) -> dict[str, Any]:
     told, not in Megatron.
 
     loss  whose fused cross-entropy: Transformer Engine's, as it is predicted, or Megatron's own ('native'),
-          since pretrain_gpt.py refuses the other one at that commit (arguments.py, validate_args)
+          since pretrain_gpt.py refuses the other one at that commit (arguments.py, validate_args); what
+          is predicted as compiled (software of 2024) is Megatron's own, which torch.compile takes
+          (core/fusions/fused_cross_entropy.py) and which cross_entropy_loss_fusion alone asks for
     """
     found = _attention(arch) | _dropout(job)
     if job.layout.zero >= 2:
@@ -90,6 +92,8 @@ def fusions(job: TrainingJob, arch: Transformer, loss: str) -> dict[str, Any]:
         found["bias_activation_fusion"] = False
     if loss_of(job) == "fused":
         found |= {"cross_entropy_loss_fusion": True, "cross_entropy_fusion_impl": loss}
+    elif loss_of(job) == "compiled":
+        found["cross_entropy_loss_fusion"] = True
     return found
 
 

@@ -180,6 +180,19 @@ def copies(structure: Mapping[str, Any], data: int) -> int:
     return sizes(structure, data).copies
 
 
+def whole_servers(structure: Mapping[str, Any], data: int, server: int) -> list[int]:
+    """Ranks with the same parameters on one server, and on more while there are several copies (HSDP).
+
+    All context-parallel ranks are among them, as FSDP2's meshes have it, and all experts.  A structure that
+    is larger than the job has no ranks, and is refused for that.
+    """
+    context, one = structure["context"], server // structure["tensor"]
+    if one < 2 or not data:
+        return []
+    *fewer, _ = sizes(structure, data).shardings()
+    return [n for n in fewer if n % one == 0 and n % context == 0]
+
+
 def apply(job: TrainingJob, setting: Mapping[str, Any]) -> TrainingJob:
     """The job with one layout of the space."""
     layout = {a: setting[a] for a in OF_LAYOUT if a in setting}

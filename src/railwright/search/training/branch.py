@@ -22,6 +22,7 @@ from railwright.model.shape.architecture import Transformer
 from railwright.search.bounds.allocator import Allocations
 from railwright.search.bounds.blocks import Refusal, blocks
 from railwright.search.bounds.footprint import MEMORY, Footprint
+from railwright.search.bounds.impossible import impossible
 from railwright.search.bounds.laws import Floats32, down
 from railwright.search.bounds.pricing import PASSING, Pricer
 from railwright.search.bounds.reach import where_reached
@@ -29,6 +30,7 @@ from railwright.search.bounds.screen import Screen
 from railwright.search.space.axes import SHARDING, STRUCTURE, Block, Space, apply, setting_of
 from railwright.search.space.changes import changed
 from railwright.search.space.exact import exact_memory
+from railwright.search.space.idle import without_idle
 from railwright.search.space.network import most_sent
 from railwright.search.training.frameworks import Framework, runs, runs_none
 from railwright.search.training.front import BLOCK, CLASS, OWN, Entry, Group, Listed, Tried, rounded
@@ -109,7 +111,7 @@ class Run:
         self.blocks, self.refused = blocks(self.space, self.job, self.arch, self.fabric)
         self.layouts = sum(block.size for block in self.blocks)
         if not self.layouts:
-            raise PlanError(none_can_work(self.job, self.refused))
+            raise PlanError(none_can_work(self.job, impossible(self.space, self.job, self.arch, self.fabric)))
         if self.layouts > MOST_LAYOUTS:
             raise PlanError(
                 f"{self.job.name}: the space has {self.layouts:,} layouts, more than the {MOST_LAYOUTS:,} "
@@ -339,7 +341,12 @@ class Run:
         if key not in self._steps:
             predict, kernel = self.pricer.predict, self.pricer.kernel
             self._steps[key] = simulate(
-                _alone(job), self.arch, self.machine, predict=predict, kernel=kernel, most_events=1
+                _alone(without_idle(job, self.arch)),
+                self.arch,
+                self.machine,
+                predict=predict,
+                kernel=kernel,
+                most_events=1,
             )
         step = self._steps[key]
         setting, sent = self._setting(*key), self.sent(tried)

@@ -43,6 +43,11 @@ def export(candidate: Candidate, arch: Transformer, hosts: Hosts, form: str, tol
         f"# {what}; written by railwright search",
         f"# predicted: {candidate.time:.4g} s a step, {needs}, as {job.software} runs",
     ]
+    if form in FRAMEWORKS and (lacks := FRAMEWORKS[form].lacks(job, arch, hosts.data)):
+        head.append(
+            f"# {FRAMEWORKS[form].title} does not run this: {'; '.join(lacks)}; the step and the memory "
+            "above are not those of this file"
+        )
     if told:
         head.append(f"# {told}")
     if form in FRAMEWORKS and not FRAMEWORKS[form].runs_era_of(job):
@@ -57,8 +62,6 @@ def export(candidate: Candidate, arch: Transformer, hosts: Hosts, form: str, tol
     if job.data != Data():
         head.append("# predicted without waiting for data")
     if form in FRAMEWORKS:
-        if lacks := FRAMEWORKS[form].lacks(job, arch, hosts.data):
-            head.append(f"# {FRAMEWORKS[form].title} does not run this: {'; '.join(lacks)}")
         head += [f"# {sentence}" for sentence in _outside(job, arch, hosts)]
     if form in UNSHAPED:
         head.append(f"# to add: the shape of {arch.name}, by {UNSHAPED[form]}")

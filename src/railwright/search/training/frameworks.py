@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from railwright.errors import RailwrightError, nearest
 from railwright.model.shape.architecture import Transformer
 from railwright.search.bounds.pricing import PASSING
-from railwright.search.exports.lacks_megatron import megatron_lacks
+from railwright.search.exports.lacks_megatron import megatron_lacks, nemo_lacks
 from railwright.search.exports.lacks_torchtitan import torchtitan_lacks
 from railwright.search.space.axes import Block, Space, apply, setting_of
 from railwright.spec.training import Layout, Overlap, TrainingJob
@@ -100,10 +100,15 @@ class Framework:
         return self.rule(_few({**setting_of(job), **counts}), job, arch)
 
     def lacks_always(self, job: TrainingJob, arch: Transformer) -> list[str]:
-        """What it has not of a job's model, number formats or optimizer: of the plainest layout too, data
-        parallelism sharded as it shards."""
-        plain = {"layout": Layout(zero=3 if self.fsdp else 1), "overlap": Overlap()}
-        return self.lacks(self.job(job).model_copy(update=plain), arch, MANY)
+        """What it has not of a job's model, number formats, adapters or optimizer: of the plainest layouts
+        too, data parallelism sharded as it shards, hidden or not, experts on one GPU or not."""
+        layouts = [Layout(zero=3 if self.fsdp else 1, expert=n) for n in ((1, MANY) if arch.is_moe else (1,))]
+        plain = [
+            self.job(job).model_copy(update={"layout": layout, "overlap": Overlap(dp=hidden)})
+            for layout, hidden in product(layouts, (True, False))
+        ]
+        lacking = [self.lacks(one, arch, MANY) for one in plain]
+        return [lack for lack in lacking[0] if all(lack in others for others in lacking)]
 
 
 def framework_named(name: str) -> Framework:
@@ -143,6 +148,18 @@ def runs(framework: Framework, block: Block, job: TrainingJob, arch: Transformer
     full = np.broadcast_to(spread, (*(len(block.of(axis)) for axis in PASSING), *spread.shape[-4:]))
     flat = full.reshape(-1, *spread.shape[-4:])
     return np.any(flat, axis=2), np.any(flat, axis=(3, 4))
+
+
+def runs_nothing(framework: Framework, job: TrainingJob, arch: Transformer) -> str:
+    """That a framework runs no layout of a job whatever its space, and which others do; '' where it does."""
+    if not (always := framework.lacks_always(job, arch)):
+        return ""
+    able = [name for name, one in FRAMEWORKS.items() if not one.lacks_always(job, arch)]
+    others = f" ({' and '.join(able)} {'has' if len(able) == 1 else 'have'} it)" if able else ""
+    return (
+        f"{job.name}: {framework.title} runs no layout of this job, for what it lacks: {'; '.join(always)}"
+        f"{others}. Leave that out of the job, or search without a framework."
+    )
 
 
 def runs_none(framework: Framework, space: Sequence[Block], job: TrainingJob, arch: Transformer) -> str:
@@ -206,6 +223,6 @@ def _folds(setting: Mapping[str, Any]) -> bool:
 
 FRAMEWORKS = {
     "megatron": Framework("Megatron-LM", megatron_lacks, "megatron", "megatron-2025"),
-    "nemo": Framework("NeMo", megatron_lacks, "megatron", "megatron-2025"),
+    "nemo": Framework("NeMo", nemo_lacks, "megatron", "megatron-2025"),
     "torchtitan": Framework("torchtitan 0.2", torchtitan_lacks, "torchtitan", "fsdp-2025", fsdp=True),
 }

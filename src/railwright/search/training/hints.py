@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from railwright.fabric.graph import Fabric
 from railwright.model.shape.architecture import Transformer
-from railwright.search.bounds.blocks import whole_servers
-from railwright.search.space.axes import SERVERS, Space
+from railwright.search.space.axes import SERVERS, Space, whole_servers
 from railwright.search.training.result import Candidate
 from railwright.spec.training import TrainingJob
 from railwright.training.checks.experts import beyond_reach

@@ -8,10 +8,15 @@ from typing import Any
 
 from railwright.search.space.changes import schedule_of
 from railwright.search.training.result import Candidate
+from railwright.training.lanes.result import ADAM
+from railwright.training.layout.schedule import in_pairs
 from railwright.units import number
 
 ONE_FORM = ("1f1b", "interleaved", "gpipe")
 """Schedules whose bubble is (p - 1) / (v m) of the passes; others fill theirs with weight gradients."""
+
+NEAR = 0.1
+"""How far a bubble may be off that form, of itself, to be explained by it; sends move it less."""
 
 RECOMPUTED = ("none", "selective", "full")
 """From nothing to all."""
@@ -29,7 +34,7 @@ def reason(kind: str, own: Candidate, best: Candidate) -> str:
 def _bubble(own: Candidate, best: Candidate) -> str:
     a, b = own.setting, best.setting
     before, after = schedule_of(a), schedule_of(b)
-    if all(s["pipeline"] == 1 or schedule_of(s) in ONE_FORM for s in (a, b)):
+    if all(map(_as_formed, (own, best))):
         return f"(p - 1) / (v m) is {_idle(best)} instead of {_idle(own)}"
     found = []
     if before != after:
@@ -41,7 +46,27 @@ def _bubble(own: Candidate, best: Candidate) -> str:
     }.items():
         if old != new:
             found.append(f"{what} are {new} instead of {old}")
+    if (paired := in_pairs(best.job)) != in_pairs(own.job):
+        found.append(f"passes {'run' if paired else 'no longer run'} in pairs")
     return ", ".join(found)
+
+
+def _as_formed(one: Candidate) -> bool:
+    """Whether a bubble is the form's, of a schedule that has it: not where passes run in pairs, or where
+    stages that take longer than others make these wait."""
+    if one.setting["pipeline"] == 1:
+        return True
+    if schedule_of(one.setting) not in ONE_FORM or in_pairs(one.job):
+        return False
+    bubble, others = (sum(map(one.step.exposed, kinds)) for kinds in (("bubble",), ("dp", ADAM)))
+    passes = one.step.step_time - bubble - others
+    return abs(bubble / passes / _form(one) - 1) < NEAR
+
+
+def _form(one: Candidate) -> float:
+    """(p - 1) / (v m): the bubble over the passes of a stage, where all stages are alike."""
+    s = one.setting
+    return float((s["pipeline"] - 1) / (s["virtual_pipeline"] * _microbatches(one)))
 
 
 def _idle(one: Candidate) -> str:
@@ -49,17 +74,18 @@ def _idle(one: Candidate) -> str:
     count = _microbatches(one)
     if s["pipeline"] == 1:
         return "0 (one stage)"
-    chunks = s["virtual_pipeline"]
-    share = (s["pipeline"] - 1) / (chunks * count)
-    return f"{s['pipeline'] - 1} / ({chunks} x {count}) = {share:.1%}"
+    return f"{s['pipeline'] - 1} / ({s['virtual_pipeline']} x {count}) = {_form(one):.1%}"
 
 
 def _microbatches(one: Candidate) -> int:
-    # A step's tokens per rank and microbatch: gpus follow from what the step reports per GPU.
+    return int(one.job.global_batch // (_data_ranks(one) * one.setting["micro_batch"]))
+
+
+def _data_ranks(one: Candidate) -> int:
+    # gpus follow from what the step reports per GPU
     gpus = round(one.step.tokens_per_second / one.step.tokens_per_second_per_gpu)
     s = one.setting
-    data = gpus // (s["tensor"] * s["context"] * s["pipeline"])
-    return int(one.job.global_batch // (data * s["micro_batch"]))
+    return int(gpus // (s["tensor"] * s["context"] * s["pipeline"]))
 
 
 def _that_moved(kind: str, found: list[Reason], own: Candidate, best: Candidate) -> str:
@@ -85,12 +111,31 @@ def _compute(own: Candidate, best: Candidate) -> str:
         found.append(("norms and residuals are repeated on all tensor ranks", 1))
     elif repeated == [True, False]:
         found.append(("norms and residuals are no longer repeated on all tensor ranks", -1))
-    beside = [s["tensor"] > 1 and s["overlap_tp"] for s in (a, b)]
-    if beside[0] != beside[1]:
-        runs = "tensor-parallel communication runs beside it and slows it"
-        stops = "no tensor-parallel communication runs beside it"
-        found.append((runs, 1) if beside[1] else (stops, -1))
+    before, after = _beside(own), _beside(best)
+    found += [(f"it is slowed by {words} beside it", 1) for words in after if words not in before]
+    found += [(f"it is no longer slowed by {words}", -1) for words in before if words not in after]
     return _that_moved("compute", found, own, best)
+
+
+def _beside(one: Candidate) -> list[str]:
+    """What is sent beside the compute of every pass, which takes longer meanwhile (`contention`).
+
+    What goes once a step, gradients under zero 0 and 1 and parameters under 1 and 2, is beside few passes.
+    """
+    s, job = one.setting, one.job
+    copies, many = _data_ranks(one) * s["context"] > 1, _microbatches(one) > 1
+    sent = {
+        "tensor-parallel communication": s["tensor"] > 1 and s["overlap_tp"],
+        "expert all-to-alls": s["expert"] > 1 and s["overlap_ep"],
+        "keys and values on their ring": s["context"] > 1 and s["context_kind"] == "ring" and s["overlap_cp"],
+        "gathers of parameters": copies and s["zero"] == 3 and s["overlap_dp"],
+        "reductions of every microbatch's gradients": copies
+        and s["zero"] >= 2
+        and job.layout.reduce_each
+        and s["overlap_dp"]
+        and many,
+    }
+    return [words for words, runs in sent.items() if runs]
 
 
 def _again(setting: Mapping[str, Any]) -> str:

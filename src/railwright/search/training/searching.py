@@ -13,7 +13,7 @@ from railwright.search.space.axes import Space
 from railwright.search.training.branch import Progress, Run
 from railwright.search.training.claims import spreading
 from railwright.search.training.explain import explain, loading
-from railwright.search.training.frameworks import Framework, framework_named
+from railwright.search.training.frameworks import Framework, framework_named, runs_nothing
 from railwright.search.training.front import left_out, unbeaten
 from railwright.search.training.hints import untold
 from railwright.search.training.leaner import untried
@@ -53,13 +53,15 @@ def search(
     framework  of `frameworks.FRAMEWORKS`: only layouts that it runs, priced with its software
     progress   called with what is being done and the fraction done, 0..1
 
-    Raises PlanError where no layout can work, saying which constraint stops most of them, and RailwrightError
-    for a framework that is not known.
+    Raises PlanError where no layout can work, saying which constraints stop them, or the framework runs none,
+    and RailwrightError for a framework that is not known.
     """
     started = time.perf_counter()
     only = framework_named(framework) if framework else None
     asked, space = job, space or Space()
     if only:
+        if nothing := runs_nothing(only, job, arch):
+            raise PlanError(nothing)
         job, space = only.job(job), only.space(space)
     job_peak(machine.gpu, job.dtype)  # raises
     run = Run(job, arch, machine, space, progress or (lambda what, done: None), only)

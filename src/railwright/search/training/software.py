@@ -18,7 +18,6 @@ from railwright.spec.training import TrainingJob
 from railwright.training import simulate
 from railwright.training.layers.communication import Predict
 from railwright.training.layout.sizes import data_parallel
-from railwright.training.software.eras import era_of
 from railwright.units import show_time
 
 
@@ -76,9 +75,13 @@ def spread_lacks(
 
 
 def best_lacks(best: Candidate, arch: Transformer, data: int) -> tuple[str, ...]:
-    """What the framework of the job's software does not have of the best layout, and whether it runs any."""
-    name = era_of(best.job).framework
-    if name not in FRAMEWORKS or not (lacks := FRAMEWORKS[name].lacks(best.job, arch, data)):
+    """What the framework of the job's software does not have of the best layout, and whether it runs any; of
+    two with the same software (NeMo has adapters, Megatron-LM not) the one that lacks less."""
+    able = {
+        name: one.lacks(best.job, arch, data) for name, one in FRAMEWORKS.items() if one.runs_era_of(best.job)
+    }
+    name = min(able, key=lambda one: len(able[one]), default="")
+    if not (lacks := able.get(name)):
         return ()
     framework = FRAMEWORKS[name]
     if always := framework.lacks_always(best.job, arch):

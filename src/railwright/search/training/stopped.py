@@ -2,24 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from railwright.search.bounds.allocator import Allocations
 from railwright.search.bounds.blocks import Refusal
+from railwright.search.bounds.impossible import Impossible
 from railwright.spec.training import TrainingJob
 from railwright.units import GIB, show_size
 
 
-def none_can_work(job: TrainingJob, refused: Sequence[Refusal]) -> str:
-    """The constraint that stops most layouts, in the training room's words."""
-    why = "its axes leave nothing to try; give them more values."
-    if refused:
-        total = sum(one.layouts for one in refused)
-        most = refused[0].layouts
-        share = f"most ({most:,} of {total:,})" if most < total else f"all {total:,}"
-        why = f"{share} are refused because {refused[0].example}"
-    return f"{job.name}: no layout of the space can work; {why}"
+def none_can_work(job: TrainingJob, why: Impossible) -> str:
+    """The constraints that no layout avoids, in the training room's words."""
+    none = f"{job.name}: no layout of the space can work"
+    if not why.layouts:
+        return f"{none}; its axes leave nothing to try; give them more values."
+    every = "the only one is" if why.layouts == 1 else f"all {why.layouts:,}{_dividing(why)} are"
+    if why.by_all:
+        return f"{none}; {every} refused because {' And because '.join(why.by_all)}"
+    first, *others = why.by_some
+    return (
+        f"{none}; of {why.layouts:,}{_dividing(why)} {first.layouts:,} are refused because {first.example}"
+        + "".join(f" Of the others {one.layouts:,} because {one.example}" for one in others)
+    )
+
+
+def _dividing(why: Impossible) -> str:
+    """Of which layouts constraints are told, where some are not worth a word."""
+    return f" that divide the {why.gpus} GPUs" if why.uneven else ""
 
 
 def none_fits(

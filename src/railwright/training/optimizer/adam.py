@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from railwright.model.operators.adam import BY_ADAM, CAST, COPIED, AdamTypes
+from railwright.model.operators.adam import BY_ADAM, CAST, COPIED, AdamTypes, Moment
 from railwright.spec.training import TrainingJob
 from railwright.training.layers.communication import gradient_bytes, keeps_narrow_weights
 from railwright.training.optimizer.apex import casts_shards
@@ -35,10 +35,13 @@ def widens_moments(job: TrainingJob) -> bool:
     """Whether Adam makes fp32 copies of all moments that it updates at once, and casts them back: Transformer
     Engine's does of those in 8 bits, and of those in 16 bits before it read them (`Era.reads_bf16_moments`).
 
-    Source: Transformer Engine, pytorch/optimizers/fused_adam.py, step (`unscaled_lists`), get_unscaled_state.
+    Apex's reads whatever type they have.
+    Sources: Transformer Engine, pytorch/optimizers/fused_adam.py, step (unscaled_lists), get_unscaled_state;
+    Apex 0145d69d, contrib/csrc/optimizers/multi_tensor_distopt_adam_kernel.cu, DistAdamFunctor (T m[ILP]).
     """
     era = era_of(job)
-    kept = job.moment_dtype == "fp32" or (job.moment_dtype == "bf16" and era.reads_bf16_moments)
+    reads = era.reads_bf16_moments or job.apex_bucket is not None
+    kept = job.moment_dtype == "fp32" or (job.moment_dtype == "bf16" and reads)
     return era.megatron_alone and job.optimizer == "adam" and not kept
 
 
@@ -51,7 +54,7 @@ def adam_types(job: TrainingJob) -> AdamTypes:
     """
     if runs_fp16_optimizer(job):
         return AdamTypes(weight=BY_ADAM["16 bits"])
-    gradient, moment = gradient_bytes(job), moments_of(job)
+    gradient, moment = gradient_bytes(job), _moment(job)
     if not has_masters(job):
         return AdamTypes(2.0, widened=False, master="none", moment=moment, clipped=True)
     if has_fp32_shards(job):
@@ -65,6 +68,13 @@ def adam_types(job: TrainingJob) -> AdamTypes:
         weight = CAST["current" if amax_over(job) == "none" else "delayed"] if narrow else COPIED
     clipped = era_of(job).zero_engine  # unscale_and_clip_grads, whose loss scale is 1 in bf16
     return AdamTypes(gradient, not reads_as_kept(job), master_of(job), moment, weight, clipped)
+
+
+def _moment(job: TrainingJob) -> Moment:
+    """How a job's moments are kept and read."""
+    if job.moment_dtype == "bf16" and widens_moments(job):
+        return "bf16, widened"
+    return moments_of(job)
 
 
 def _scaled_at_once(job: TrainingJob) -> bool:
