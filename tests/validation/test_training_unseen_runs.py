@@ -20,37 +20,45 @@ from railwright.spec.training import Layout, Overlap, TrainingJob
 from railwright.training import simulate
 
 GROUPS: dict[str, tuple[float, float]] = {
-    "apertus": (21.8, -21.8),
-    "apertus-long": (24.7, -24.7),
-    "llama3-405b": (4.0, 4.0),
-    "smollm3": (15.9, -15.9),
-    "olmo3": (6.8, -6.8),
-    "olmo-core": (9.3, 0.9),
-    "olmoe": (7.5, 7.5),
+    "apertus": (21.4, -21.4),
+    "apertus-long": (24.4, -24.4),
+    "llama3-405b": (3.9, 3.9),
+    "smollm3": (15.1, -15.1),
+    "olmo3": (6.9, -6.9),
+    "olmo-core": (9.2, 0.7),
+    "olmoe": (7.8, 7.8),
     "ibm-fsdp": (3.5, 3.4),
-    "fms-fsdp": (3.1, 1.6),
+    "fms-fsdp": (3.1, 1.5),
     "torchtitan-2024": (8.6, -7.7),
-    "flagperf-a800-8b": (3.8, 3.5),
-    "flagperf-h100": (7.3, -7.3),
-    "flagperf-h800": (8.3, -8.3),
-    "flagperf-a800-7b": (9.0, -9.0),
-    "flagperf-zero3": (1.9, -1.3),
-    "internevo-recompute": (6.7, -6.7),
-    "internevo": (9.6, -9.6),
-    "internevo-all": (22.0, -22.0),
+    "flagperf-a800-8b": (4.0, 3.5),
+    "flagperf-h100": (7.4, -7.4),
+    "flagperf-h800": (8.7, -8.7),
+    "flagperf-a800-7b": (8.9, -8.9),
+    "flagperf-zero3": (1.8, -1.3),
+    "internevo-recompute": (6.8, -6.8),
+    "internevo": (9.7, -9.7),
+    "internevo-all": (22.1, -22.1),
     "internevo-tp2": (9.1, -9.1),
-    "internevo-small": (20.3, -20.3),
-    "tinyllama": (5.1, -5.1),
-    "nanochat": (27.4, 27.4),
-    "moe-modelzoo": (12.1, -2.2),
-    "amsp-hidden": (9.5, 4.1),
-    "amsp-exposed": (11.6, 10.7),
-    "amsp-1024": (28.8, -28.8),
+    "internevo-small": (20.4, -20.4),
+    "tinyllama": (5.2, -5.2),
+    "nanochat": (27.6, 27.6),
+    "moe-modelzoo": (12.1, -2.1),
+    "amsp-hidden": (9.4, 4.0),
+    "amsp-exposed": (11.5, 10.6),
+    "amsp-1024": (28.9, -28.9),
+    "atorch-7b": (5.7, 5.7),
+    "deepspeed-7b": (27.0, -27.0),
+    "thunder": (14.8, 12.8),
+    "megatron-llama": (20.3, -20.3),
+    "paddle": (19.9, -19.9),
+    "modded-nanogpt": (3.4, -3.4),
+    "pai-qwen3-30b": (13.9, -13.9),
+    "xtuner-qwen3-235b": (11.8, 0.3),
 }
 """Mean error and bias of each group [%], as the docs print them."""
-ALL_GROUPS, ALL_BIAS, ALL_RUNS = 11.5, -5.5, 10.9
+ALL_GROUPS, ALL_BIAS, ALL_RUNS = 12.2, -6.1, 11.7
 """Mean of the groups' errors and biases, mean error of all runs [%]."""
-IN_RANGE = 73.2
+IN_RANGE = 74.3
 """Runs inside the range that 80 % are expected in [%]."""
 POINT = 1.0
 
