@@ -203,3 +203,9 @@ def test_the_attention_kernels_that_an_era_names_are_measured_ones() -> None:
     that no row has, nobody would hear."""
     measured = {row.get("kernel") for row in read_data("compute", "attention.yaml")["rows"]}
     assert all(set(era.flash.split()) <= measured for era in eras().values())
+
+
+def test_gpus_with_fewer_nvlinks_have_the_pace_of_their_silicon() -> None:
+    gpus = load_catalog().gpus
+    for cut, whole in (("a800-sxm-80", "a100-sxm-80"), ("h800", "h100-sxm")):
+        assert pace_keys(gpus[cut], "bf16") == pace_keys(gpus[whole], "bf16")

@@ -4,7 +4,7 @@ NVIDIA-NeMo/Megatron-Bridge, docs/performance-summary-archive.md (26.02.01, 26.0
 containers: 4,096 sequences of 4,096 tokens, microbatches of 2, 4 stages in 4 pieces each, experts over 64
 GPUs).  scripts/performance/configs/kimi at v0.3.1 to v0.5.0 says the rest: HybridEP, no CUDA graphs,
 up-projections of latent attention computed again, gradients in bf16; recipes/kimi/kimi_k2.py, four layers in
-each piece and one in the last.
+each piece and one in the last, and parameters gathered behind the optimizer ("Muon needs this to be False").
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import pytest
 from railwright.measure.machines import published_machine
 from railwright.measure.training.jobs import RACK
 from railwright.model import load_model
-from railwright.spec.training import Layout, TrainingJob
+from railwright.spec.training import Layout, Overlap, TrainingJob
 from railwright.training import simulate
 
 GPUS, SEQUENCES, TOKENS = 256, 4096, 4096
@@ -49,6 +49,7 @@ def seconds(optimizer: str) -> float:
         ),
         expert_nodes=GPUS,
         gradient_dtype="bf16",
+        overlap=Overlap(gather=optimizer != "muon"),
         software="megatron-2025",
     )
     machine = published_machine("GB300", GPUS, 800, rack=RACK)

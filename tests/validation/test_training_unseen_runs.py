@@ -32,9 +32,9 @@ GROUPS: dict[str, tuple[float, float]] = {
     "torchtitan-2024": (8.6, -7.7),
     "flagperf-a800-8b": (4.0, 3.5),
     "flagperf-h100": (7.4, -7.4),
-    "flagperf-h800": (8.7, -8.7),
+    "flagperf-h800": (7.1, -7.1),
     "flagperf-a800-7b": (8.9, -8.9),
-    "flagperf-zero3": (1.8, -1.3),
+    "flagperf-zero3": (1.7, -1.1),
     "internevo-recompute": (6.8, -6.8),
     "internevo": (9.7, -9.7),
     "internevo-all": (22.1, -22.1),
@@ -52,11 +52,11 @@ GROUPS: dict[str, tuple[float, float]] = {
     "megatron-llama": (20.3, -20.3),
     "paddle": (19.9, -19.9),
     "modded-nanogpt": (3.4, -3.4),
-    "pai-qwen3-30b": (13.9, -13.9),
-    "xtuner-qwen3-235b": (11.8, 0.3),
+    "pai-qwen3-30b": (14.6, -14.6),
+    "xtuner-qwen3-235b": (11.5, -0.3),
 }
 """Mean error and bias of each group [%], as the docs print them."""
-ALL_GROUPS, ALL_BIAS, ALL_RUNS = 12.2, -6.1, 11.7
+ALL_GROUPS, ALL_BIAS, ALL_RUNS = 12.1, -6.1, 11.6
 """Mean of the groups' errors and biases, mean error of all runs [%]."""
 IN_RANGE = 74.3
 """Runs inside the range that 80 % are expected in [%]."""
