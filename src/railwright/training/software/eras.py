@@ -309,8 +309,8 @@ ANY_GPU = "any"
 def pace_keys(gpu: Gpu, dtype: str) -> tuple[str, str]:
     """'h100 fp8' and 'hopper fp8': whose products of that width share factors.
 
-    A800 and H800 are A100 and H100 with fewer NVLinks.  Blackwell Ultra counts as Blackwell; RTX Blackwell is other silicon at other clocks, and every card of it
-    ('rtx-5090') its own.
+    A800 and H800 are A100 and H100 with fewer NVLinks.  Blackwell Ultra counts as Blackwell; RTX Blackwell is
+    other silicon at other clocks, and every card of it ('rtx-5090') its own.
     """
     width = width_of(dtype)
     own = gpu.name if gpu.name in LIMITED or gpu.name.startswith("rtx-") else gpu.name.split("-")[0]
