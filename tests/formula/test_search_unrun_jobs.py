@@ -13,12 +13,14 @@ from railwright.model.shape.architecture import Transformer
 from railwright.search import Space, search
 from railwright.search.training.frameworks import FRAMEWORKS
 from railwright.spec.lora import Lora
+from railwright.spec.training import Layout
 from training_cases import DENSE, MOE, changed, job, machine
 
 SMALL = {"tensor": (1,), "pipeline": (1,), "context": (1,), "micro_batch": (1,), "recompute": ("none",)}
 PREDICTING = replace(DENSE, mtp_layers=1)
 TUNED, QUARTERED = {"lora": Lora(rank=8)}, {"lora": Lora(rank=8, frozen_dtype="nf4")}
 ROWS = {"dtype": "fp8_rowwise"}
+NARROW = {"software": "fsdp-2025", "master": "none", "layout": Layout(zero=3)}
 UNRUN: list[tuple[str, Transformer, dict[str, Any], str]] = [
     ("torchtitan", DENSE, TUNED, "adapters"),
     ("torchtitan", DENSE, {"dtype": "fp16"}, "training in fp16"),
@@ -28,6 +30,8 @@ UNRUN: list[tuple[str, Transformer, dict[str, Any], str]] = [
     ("torchtitan", DENSE, {"optimizer": "muon"}, "optimizer muon"),
     ("megatron", DENSE, TUNED, "adapters"),
     ("megatron", DENSE, ROWS, "fp8 with a scale per row"),
+    ("megatron", DENSE, NARROW, "weights without master weights"),
+    ("nemo", DENSE, NARROW, "weights without master weights"),
     ("nemo", DENSE, ROWS, "fp8 with a scale per row"),
     ("nemo", DENSE, {**QUARTERED, "software": "fsdp-2025"}, "frozen weights in 4 bits"),
 ]

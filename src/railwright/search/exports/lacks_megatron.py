@@ -23,6 +23,7 @@ from railwright.training.layers.graphs import ungraphed
 from railwright.training.layers.unhidden import exposed_products, exposed_turns
 from railwright.training.layout.schedule import SHARED
 from railwright.training.software.eras import era_of
+from railwright.training.software.formats import has_masters
 from railwright.training.software.hosted import unoffered
 from railwright.training.software.nf4 import is_nf4
 
@@ -46,6 +47,8 @@ def nemo_lacks(setting: Mapping[str, Any], job: TrainingJob, arch: Transformer) 
         found.append("fp8 with a scale per row")
     if is_nf4(job):
         found.append("frozen weights in 4 bits")
+    if not has_masters(job):
+        found.append("weights without master weights")
     again, virtual = setting["recompute"], setting["virtual_pipeline"]
     modules = job.layout.recompute_modules if again == "selective" else ()
     if unknown := [name for name in modules if name not in MODULES]:
