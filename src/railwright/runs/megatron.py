@@ -95,7 +95,7 @@ def _layout(given: Given, arch: Transformer, gpus: int | None) -> dict[str, Any]
     if given.yes("sequence_parallel") and tensor > 1:
         found["sequence_parallel"] = True
     found |= _sharding(given, ranks_of(found), context, gpus)
-    return found | _again(given, arch) | _held(given, arch)
+    return found | _again(given) | _held(given, arch)
 
 
 def _context_kind(given: Given) -> dict[str, Any]:
@@ -133,7 +133,7 @@ def _sharding(given: Given, ranks: int, context: int, gpus: int | None) -> dict[
     return found
 
 
-def _again(given: Given, arch: Transformer) -> dict[str, Any]:
+def _again(given: Given) -> dict[str, Any]:
     """What is computed again."""
     asked = given.text("recompute_granularity")
     if asked == "full":

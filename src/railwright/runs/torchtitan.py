@@ -119,7 +119,7 @@ def _job(read: Tables, arch: Transformer, gpus: int | None, notes: list[str]) ->
             "those of data)"
         )
     data = gpus // ranks
-    layout |= _sharding(read, layout, data, replicate, notes)
+    layout |= _sharding(read, layout, data, replicate)
     local = read.count("training", "local_batch_size", 8, "batch_size")
     batch = read.count("training", "global_batch_size", -1)
     sequence = read.count("training", "seq_len", 2048)
@@ -242,9 +242,7 @@ def _stages(read: Tables, arch: Transformer, notes: list[str]) -> dict[str, Any]
     return found | ({"virtual_pipeline": virtual} if virtual > 1 else {})
 
 
-def _sharding(
-    read: Tables, layout: Mapping[str, Any], data: int, replicate: int, notes: list[str]
-) -> dict[str, Any]:
+def _sharding(read: Tables, layout: Mapping[str, Any], data: int, replicate: int) -> dict[str, Any]:
     context, staged = layout.get("context", 1), layout.get("pipeline", 1) > 1
     shared = data // replicate * context
     if shared == 1:

@@ -136,7 +136,7 @@ def unread(read: Tables, layout: Mapping[str, Any], arch: Transformer) -> list[s
     rest: list[str] = []
     found: list[str] = []
     for section, key, value in read.unasked():
-        if _is_default(section, key, value) or key.startswith(UNTIMED.get(section, ("\0",))):
+        if _is_default(section, key, value) or key.startswith(UNTIMED.get(section, ())):
             continue
         if _is_idle(read, section, key, value, layout, arch):
             continue

@@ -189,7 +189,7 @@ GATHERED = (
     ("limit_all_gathers", "true", "FSDP gathers without a limit; one layer ahead is predicted"),
     ("forward_prefetch", "false", "FSDP's forward prefetch is predicted as without it"),
     ("backward_prefetch", "backward_pre", "FSDP gathers late in the backward pass; one ahead is predicted"),
-)  # fmt: skip
+)
 """Keys of FSDP's, the value that is predicted, and what to say of any other."""
 
 

@@ -55,6 +55,7 @@ def expected(step: StepResult, job: TrainingJob, arch: Transformer, machine: Mac
 
 
 def label_of(kind: str) -> str:
+    """The row of the table that communication of a lane is in; '' for what is not known."""
     return f"{kind} communication" if kind else OTHER
 
 

@@ -171,7 +171,7 @@ def gathers_behind(record: Mapping[str, str]) -> bool:
     """Whether a record's script keeps weights from being gathered beside the next step.
 
     Source, beside that of SCRIPTS: Megatron-Bridge v0.2.0, scripts/performance/configs/*/*_llm_pretrain.py
-    (fp8_mx: overlap_param_gather = False, "keeping this eanbled causes NaN grad norm"; other tags have none
+    (fp8_mx: overlap_param_gather = False, for norms of gradients that were no numbers; other tags have none
     for published steps).
     """
     family = record["family"].removeprefix("mbridge-")

@@ -301,6 +301,8 @@ FUSED_BY_COMPILERS: tuple[Part, ...] = ("norm", "activation")
 LIMITED = ("h100-sxm-96",)
 """Cards with published steps, limited to less power than others of their name: factors of their own."""
 
+SAME_SILICON = {"a800": "a100", "h800": "h100"}
+"""GPUs that compute as another one does, with fewer NVLinks (sources: the catalogue's entries of both)."""
 
 ANY_GPU = "any"
 """Key of the factors of GPUs of a generation without a record."""
@@ -309,12 +311,12 @@ ANY_GPU = "any"
 def pace_keys(gpu: Gpu, dtype: str) -> tuple[str, str]:
     """'h100 fp8' and 'hopper fp8': whose products of that width share factors.
 
-    A800 and H800 are A100 and H100 with fewer NVLinks.  Blackwell Ultra counts as Blackwell; RTX Blackwell is
+    Blackwell Ultra counts as Blackwell; RTX Blackwell is
     other silicon at other clocks, and every card of it ('rtx-5090') its own.
     """
     width = width_of(dtype)
     own = gpu.name if gpu.name in LIMITED or gpu.name.startswith("rtx-") else gpu.name.split("-")[0]
-    own = {"a800": "a100", "h800": "h100"}.get(own, own)
+    own = SAME_SILICON.get(own, own)
     return f"{own} {width}", f"{gpu.generation.removesuffix('-ultra')} {width}"
 
 

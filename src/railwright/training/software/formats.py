@@ -126,8 +126,8 @@ def _check_narrow(job: TrainingJob) -> None:
 
 
 def check_formats(job: TrainingJob) -> None:
-    """Raise PlanError where what `dtype_also` names cannot be multiplied in `dtype`, or where weights in
-    `dtype` are not the upper halves of their master weights."""
+    """Raise PlanError where what `dtype_also` names cannot be multiplied in `dtype`, where weights in
+    `dtype` are not the upper halves of their master weights, or where they cannot do without these."""
     if job.master == "remainder" and job.dtype == "fp16":
         raise PlanError(
             f"{job.name}: master remainder keeps the lower 16 bits of an fp32 master weight, of which a bf16 "
