@@ -220,7 +220,8 @@ def _everywhere(
     keys = {s.key for s in samples} | {f"{gpu} {width}" for gpu in hosts for width in ("16-bit", "fp8")}
     keys |= {f"{GENERATIONS[gpu]} {width}" for gpu, width in (key.split(" ") for key in keys)}
     keys |= {f"{ANY_GPU} {width_of(dtype)}" for dtype in DTYPES}
-    wanted = {(str(era), key) for era in eras() for key in keys if era not in SINGLES}
+    own = [name for name, era in eras().items() if name not in SINGLES and not era.like]
+    wanted = {(str(name), key) for name in own for key in keys}
     return mixed(samples, found, at, wanted)
 
 
@@ -264,8 +265,10 @@ def _write(
         lines.append(f"{era}:")
         for key, value in row.items():
             if key != "pace":
-                word = isinstance(value, str) and " " not in value
+                word = isinstance(value, str) and value and " " not in value
                 lines.append(f"  {key}: {value if word else json.dumps(value)}")
+        if "like" in row:
+            continue
         paces = {key: _pace(v) for (e, key), v in sorted(values.items()) if e == era}
         if row.get("plain_modules"):
             paces = {k: replace(p, host=1.0) if k.endswith("16-bit") else p for k, p in paces.items()}

@@ -248,7 +248,7 @@ def test_a_search_from_the_command_line(tmp_path: Path) -> None:
     study.write_text(STUDY.replace("tensor: 8", "tensor: 8, recompute_modules: [ops]"))
     text = run("--export", "torchtitan")
     assert "tensor_parallel_degree = 4" in text
-    priced = "# Priced with software fsdp-2025, as torchtitan 0.2 runs, instead of the job's megatron-2025"
+    priced = "# Priced with software fsdp-2026, as torchtitan 0.2 runs, instead of the job's megatron-2025"
     assert priced in text
     study.write_text(STUDY)
     space.write_text(SPACE)

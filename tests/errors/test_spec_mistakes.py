@@ -242,7 +242,7 @@ def test_a_mistake_of_the_study_is_not_repeated_for_each_variant():
         (
             "    tokens: 2e9\n",
             "    tokens: 2e9\n    software: torchtitan\n",
-            "'torchtitan' is not allowed; write 'fsdp-2025'",
+            "'torchtitan' is not allowed; write 'fsdp-2026'",
         ),
         (
             "    tokens: 2e9\n",

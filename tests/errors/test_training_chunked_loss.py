@@ -18,12 +18,12 @@ def chunked(how: str, software: str, chunks: int | None = None, **layout: object
 @pytest.mark.parametrize(
     ("how", "software", "instead"),
     [
-        ("torchtitan", "megatron-2025", "fsdp-2025"),
-        ("torchtitan", "fsdp-2024-eager", "fsdp-2025"),
-        ("torchtune", "deepspeed-2024", "fsdp-2024-eager"),
-        ("torchtune", "xla-2025", "fsdp-2024-eager"),
-        ("liger", "megatron-2026", "deepspeed-2024"),
-        ("liger", "fsdp-2023", "deepspeed-2024"),
+        ("torchtitan", "megatron-2025", "fsdp-2026"),
+        ("torchtitan", "fsdp-2024-eager", "fsdp-2026"),
+        ("torchtune", "deepspeed-2024", "fsdp-2026-eager"),
+        ("torchtune", "xla-2025", "fsdp-2026-eager"),
+        ("liger", "megatron-2026", "deepspeed-2026"),
+        ("liger", "fsdp-2023", "deepspeed-2026"),
     ],
 )
 def test_software_without_such_a_loss(how: str, software: str, instead: str) -> None:

@@ -23,7 +23,7 @@ def tuned(software: str = "fsdp-2025", dtype: str = "bf16", **layout: object) ->
 def test_software_without_weights_in_4_bits(software: str) -> None:
     said = refusal(tuned(software))
     assert f"software {software} keeps no weights in 4 bits" in said
-    assert "fsdp-2024-eager" in said
+    assert "fsdp-2026-eager" in said
 
 
 @pytest.mark.parametrize(

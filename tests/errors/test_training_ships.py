@@ -38,8 +38,8 @@ def test_what_megatron_ships_is_not_told(schedule: str) -> None:
 
 
 def test_who_ships_it_is_named() -> None:
-    assert "name software that does (fsdp-2025)." in of_schedule(staged("dualpipe-v"))[0]
-    assert "name software that does (fsdp-2024, fsdp-2025)." in of_schedule(staged("zb-v"))[0]
+    assert "name software that does (fsdp-2025, fsdp-2026)." in of_schedule(staged("dualpipe-v"))[0]
+    assert "name software that does (fsdp-2024, fsdp-2025, fsdp-2026)." in of_schedule(staged("zb-v"))[0]
     assert "or use deepseek-ai/DualPipe." in of_schedule(staged("dualpipe"))[0]
     assert "sail-sg/zero-bubble-pipeline-parallelism" in of_schedule(staged("zb-h1"))[0]
     assert "set schedule to gpipe" in of_schedule(staged("1f1b", "xla-2025"))[0]

@@ -133,7 +133,7 @@ def test_a_log_of_another_framework_is_told_what_to_predict_with() -> None:
     titan = replace(logged(20 * [1.2 * predicted()]), framework="torchtitan")
     told = words(compare_steps(titan, JOB, DENSE, machine()))
     assert "predicted as megatron-2025 runs it" in told[-1]
-    assert "such as fsdp-2025" in told[-1]
+    assert "such as fsdp-2026" in told[-1]
     own = JOB.model_copy(update={"software": "fsdp-2024"})
     assert compare_steps(titan, own, DENSE, machine()).notes == ()
     assert compared(20 * [predicted()]).notes == ()
@@ -259,7 +259,7 @@ def test_torchtunes_bar_tells_its_steps(tmp_path: Path) -> None:
     for found in log.steps:
         assert found.seconds == pytest.approx(9.0 if found.number in (1, 31) else 2.0, abs=0.03)
     told = words(compare_steps(log, job(batch=64), DENSE, machine()))
-    assert any("fsdp-2024-eager" in one for one in told)
+    assert any("fsdp-2026-eager" in one for one in told)
 
 
 def test_olmo_tells_a_step_over_many_lines(tmp_path: Path) -> None:

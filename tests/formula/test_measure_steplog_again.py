@@ -40,7 +40,7 @@ def test_deepspeeds_samples_become_steps_by_the_jobs_batch() -> None:
     found = compare_steps(StepLog("job.log", "DeepSpeed", steps), JOB, DENSE, machine())
     assert found.measured == pytest.approx(2.0)
     assert any("the study's global_batch (64)" in note for note in found.notes)
-    assert any("software, such as deepspeed-2024" in note for note in found.notes)
+    assert any("software, such as deepspeed-2026" in note for note in found.notes)
 
 
 @pytest.mark.parametrize("framework", ["Megatron-LM", "Hugging Face's Trainer"])

@@ -53,9 +53,14 @@ torchrun --nproc_per_node 8 --nnodes 2 finetune.py --model_name_or_path $MODEL -
 """
 
 
+RELEASE = "attention is PyTorch's own choice, predicted as of 2.11"
+
+
 def read(text: str, file: str = "run.yaml", **asked: Any) -> tuple[TrainingJob, tuple[str, ...]]:
+    """The job, and what is told but for the release that is taken (`test_attention_s_kernel`)."""
     found = read_run(text, file, Asked(**{"gpus": 8, **asked}))
-    return TrainingJob.model_validate(found.fields), found.notes
+    notes = tuple(note for note in found.notes if not note.startswith(RELEASE))
+    return TrainingJob.model_validate(found.fields), notes
 
 
 def test_llama_factory() -> None:
@@ -67,7 +72,7 @@ def test_llama_factory() -> None:
         2,
         64,
     )
-    assert (job.layout.zero, job.layout.recompute, job.software) == (3, "full", "deepspeed-2024")
+    assert (job.layout.zero, job.layout.recompute, job.software) == (3, "full", "deepspeed-2026")
     assert job.lora is not None
     assert (job.lora.rank, job.lora.targets) == (16, ("qkv", "attention output"))
     assert (job.unfused, job.chunked_loss, job.tokens) == (
@@ -81,7 +86,7 @@ def test_llama_factory() -> None:
 def test_axolotl() -> None:
     job, notes = read(AXOLOTL, gpus=4)
     assert (job.model, job.gpus, job.sequence, job.global_batch) == ("llama-3.1-8b", 4, 4096, 32)
-    assert (job.layout.zero, job.layout.recompute, job.software) == (3, "full", "fsdp-2024-eager")
+    assert (job.layout.zero, job.layout.recompute, job.software) == (3, "full", "fsdp-2026-eager")
     assert job.lora is not None
     assert (job.lora.rank, job.lora.dropout, job.lora.frozen_dtype) == (32, 0.05, "nf4")
     (apart,) = notes
@@ -286,14 +291,43 @@ def test_modules_that_train_whole_beside_adapters_are_told(line: str) -> None:
         ("attn_implementation: flex_attention", "attention by flex_attention is predicted as Flash"),
         ("flash_attn: fa2", ""),
         ("attn_implementation: sdpa", ""),
+        ("flash_attn: fa3", "attention by fa3 is predicted as cuDNN's"),
     ],
 )
-def test_attention_that_is_no_fused_kernel_is_told(line: str, told: str) -> None:
+def test_attention_that_is_predicted_as_another_is_told(line: str, told: str) -> None:
     notes = read(f"{FACTORY}{line}\n")[1]
     assert [note for note in notes if "attention" in note and note.startswith(told)] == (
         [note for note in notes if "attention" in note]
     )
     assert any("attention" in note for note in notes) == bool(told)
+
+
+@pytest.mark.parametrize(
+    ("line", "backend", "release"),
+    [
+        ("", None, True),
+        ("attn_implementation: sdpa", None, True),
+        ("flash_attn: auto", None, True),
+        ("torch_compile: true", "fused", True),  # no era of 2026 leaves the loss as it is
+        ("flash_attn: fa2", "flash", False),
+        ("flash_attention: true", "flash", False),
+        ("attn_implementation: flash_attention_2", "flash", False),
+        ("attn_implementation: flash_attention_3", "fused", False),
+        ("attn_implementation: kernels-community/vllm-flash-attn3", "fused", False),
+        ("flex_attention: true", "flash", False),
+        ("attn_implementation: eager", None, False),
+    ],
+)
+def test_attention_s_kernel(line: str, backend: str | None, release: bool) -> None:
+    """What a script names; left to PyTorch, cuDNN's on Hopper since 2.11 (sdp_utils.cpp,
+    check_prefer_cudnn_attention; transformers pull request 48163)."""
+    found = read_run(f"{SHARDED}{line}\n", "run.yaml", Asked(gpus=8))
+    assert TrainingJob.model_validate(found.fields).attention_backend == backend
+    told = [note for note in found.notes if note.startswith(RELEASE)]
+    assert len(told) == release
+    assert not told or told[0].endswith(
+        "--software fsdp-2024-eager" if "compile" not in line else "attention_backend: flash"
+    )
 
 
 def test_without_a_format_the_trainer_runs_in_fp32_and_axolotl_in_bf16() -> None:

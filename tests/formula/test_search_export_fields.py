@@ -62,7 +62,7 @@ FIELDS: list[tuple[str, dict[str, object], object]] = [
     ("launch_blocking", {}, True),
     ("hidden_dropout", {}, 0.1),
     ("attention_dropout", {}, 0.1),
-    ("attention_backend", {}, "fused"),
+    ("attention_backend", {}, "flash"),
     ("amax_over", {"dtype": "fp8"}, "tensor"),
     ("software", {}, "nemo-2024"),
     ("layout.tensor", {}, 2),

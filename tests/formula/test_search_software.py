@@ -22,9 +22,9 @@ SMALL = {"tensor": (1, 2), "pipeline": (1, 2), "micro_batch": (1,), "recompute":
 @pytest.mark.parametrize(
     ("name", "software", "priced"),
     [
-        ("torchtitan", "megatron-2025", "fsdp-2025"),
+        ("torchtitan", "megatron-2025", "fsdp-2026"),
         ("torchtitan", "fsdp-2024", "fsdp-2024"),
-        ("torchtitan", "fsdp-2023", "fsdp-2025"),  # llm-foundry's
+        ("torchtitan", "fsdp-2023", "fsdp-2026"),  # llm-foundry's
         ("megatron", "fsdp-2025", "megatron-2025"),
         ("nemo", "xla-2025", "megatron-2025"),
         ("megatron", "nemo-2024", "nemo-2024"),

@@ -98,7 +98,7 @@ def test_what_experts_make_is_kept_weighted_and_not() -> None:
 
 def test_plain_modules_take_what_is_measured_of_one() -> None:
     plain = {name for name, era in eras().items() if era.plain_modules}
-    assert plain == {"fsdp-2023", "deepspeed-2024", "fsdp-2024-eager"}
+    assert plain == {"fsdp-2023", "deepspeed-2024", "fsdp-2024-eager", "deepspeed-2026", "fsdp-2026-eager"}
     paces = [(key, pace.host) for name in plain for key, pace in eras()[name].pace.items()]
     assert {host for key, host in paces if key.endswith("16-bit")} == {1.0}
     assert min(host for key, host in paces if not key.endswith("16-bit")) > 4  # other modules

@@ -132,7 +132,7 @@ def test_the_gpu_keeps_what_is_gathered_and_one_units_shards() -> None:
     ("asked", "said"),
     [
         ({"software": "megatron-2025"}, "Transformer Engine does nothing any more"),
-        ({"software": "megatron-2021"}, "Set software to fsdp-2025"),
+        ({"software": "megatron-2021"}, "Set software to fsdp-2026"),
         ({"software": "fsdp-2023"}, "Composer refuses"),
         ({"software": "xla-2025"}, "no step is known"),
         ({"zero": 1}, "set zero to 3"),

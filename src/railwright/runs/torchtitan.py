@@ -19,6 +19,8 @@ from railwright.model.shape.architecture import Transformer
 from railwright.runs.given import ranks_of
 from railwright.runs.tables import Tables
 from railwright.runs.torchtitan_unread import otherwise, unread
+from railwright.spec.training import Software
+from railwright.training.software.eras import eras
 
 FLAVORS = {
     ("llama3", "8b"): "llama-3.1-8b",
@@ -141,15 +143,19 @@ def _job(read: Tables, arch: Transformer, gpus: int | None, notes: list[str]) ->
             f"{what}: norms, rotary positions and SwiGLU are predicted as Hugging Face's, one kernel per "
             "operation"
         )
+    software: Software = (
+        "fsdp-2026-eager" if not compiled else "fsdp-2026" if "loss" in parts else "fsdp-2024"
+    )
     found: dict[str, Any] = {
         "gpus": gpus,
         "sequence": sequence,
         "global_batch": batch,
         "micro_batch": micro,
         "tokens": float(read.count("training", "steps", 10000) * batch * sequence),
-        "software": "fsdp-2024-eager" if not compiled else "fsdp-2025" if "loss" in parts else "fsdp-2024",
+        "software": software,
         "layout": layout,
     }
+    found |= _attention(software, notes)
     if not compiled:
         found["unfused"] = ("rotary", "norm", "activation")
     elif arch.rotary and str(read.get("model", "name", "")).lower().startswith(COMPLEX):
@@ -159,6 +165,17 @@ def _job(read: Tables, arch: Transformer, gpus: int | None, notes: list[str]) ->
     if (workers := read.get("training.dataloader", "num_workers", -1)) >= 0:
         found["data"] = {"workers": workers}
     return found | _formats(read, arch, notes) | _masters(read, layout, notes)
+
+
+def _attention(software: Software, notes: list[str]) -> dict[str, Any]:
+    """cuDNN's kernels, which torchtitan prefers on every GPU since 6a3a9da9 (9 October 2025,
+    models/attention.py), and on B200 since 3b85aa31 (May 2025); no file tells its release."""
+    older = eras()[software].like
+    notes.append(
+        "attention is predicted as torchtitan runs it since October 2025: cuDNN's on H100 and H200; with an "
+        f"older one say {f'--software {older}' if older else 'attention_backend: flash'}"
+    )
+    return {} if older else {"attention_backend": "fused"}
 
 
 def _layout(read: Tables, arch: Transformer, notes: list[str]) -> dict[str, Any]:

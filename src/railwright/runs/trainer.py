@@ -21,7 +21,8 @@ from railwright.model import load_model
 from railwright.model.shape.architecture import Transformer
 from railwright.runs.given import Given, Value, ranks_of
 from railwright.runs.shapes import behind
-from railwright.runs.trainer_kernels import kernels, told_of_attention
+from railwright.runs.trainer_kernels import attention, kernels
+from railwright.spec.training import Software
 
 AXOLOTL = {
     "base_model": "model_name_or_path",
@@ -117,7 +118,7 @@ def trainer_fields(
     shards = layout["zero"] == 3 and "offload" not in layout and software.startswith("fsdp")
     found |= kernels(given) | _precision(given, axolotl, shards)
     found |= _adapters(given, software, layout["zero"]) | _moments(given)
-    told_of_attention(given)
+    found |= attention(given, software)
     if arch.is_moe and not given.yes("torch_compile"):
         given.doubts.append(
             "experts are predicted as grouped products, as transformers 5 runs them; under a release before "
@@ -153,12 +154,12 @@ def _model(given: Given) -> str:
     return found.name
 
 
-def _sharding(given: Given, gpus: int, beside: Beside, axolotl: bool) -> tuple[dict[str, Any], str]:
+def _sharding(given: Given, gpus: int, beside: Beside, axolotl: bool) -> tuple[dict[str, Any], Software]:
     """What ranks share, and the software that does: DeepSpeed, FSDP, or copies of the model."""
     compiled = given.yes("torch_compile")
-    eager = "fsdp-2024" if compiled else "fsdp-2024-eager"
+    eager: Software = "fsdp-2024" if compiled else "fsdp-2026-eager"
     if given.told("deepspeed") not in ("", "null", "None"):
-        return _deepspeed(given, beside), "deepspeed-2024"
+        return _deepspeed(given, beside), "deepspeed-2026"
     strategy = given.told("fsdp_config.sharding_strategy")
     told = " ".join((*given.words("fsdp"), STRATEGIES.get(strategy, strategy))).lower()
     # to Axolotl the section alone asks for FSDP (core/builders/base.py)

@@ -8,6 +8,8 @@ from __future__ import annotations
 from typing import Any
 
 from railwright.runs.given import Given
+from railwright.spec.training import Software
+from railwright.training.software.eras import eras
 
 EAGER = ("rotary", "norm", "activation")
 """What Hugging Face's models run one kernel per operation."""
@@ -21,8 +23,17 @@ WRITTEN = {
 }  # fmt: skip
 """What asks for attention that is no fused kernel (LLaMA-Factory, model/model_utils/attention.py: eager)."""
 
-FUSED = ("", "auto", "true", "fa2", "sdpa", "flash_attention_2", "xformers")
-"""Kernels of attention that are predicted as they are."""
+FLASH_2 = ("fa2", "flash_attention_2", "true", "xformers")
+"""FlashAttention-2, and what is predicted as it; 'true' of a key that names no kernel, as Axolotl's."""
+
+FLASH_3 = ("fa3", "flash_attention_3")
+"""FlashAttention-3, of which cuDNN's kernels are the nearest (compute/data/attention.yaml, Hopper)."""
+
+CHOSEN = ("", "auto", "sdpa")
+"""What leaves the kernel to PyTorch (LLaMA-Factory's 'auto' names none to transformers, which take sdpa)."""
+
+SWITCHES = ("flash_attention", "xformers_attention", "flex_attention", "eager_attention")
+"""Axolotl's keys that ask for a kernel by being true."""
 
 
 def kernels(given: Given) -> dict[str, Any]:
@@ -46,16 +57,35 @@ def kernels(given: Given) -> dict[str, Any]:
     return found
 
 
-def told_of_attention(given: Given) -> None:
-    """Attention's kernel, where it is not the one that is predicted: FlashAttention-2, or PyTorch's of it."""
+def attention(given: Given, software: Software) -> dict[str, Any]:
+    """Whose kernel runs attention, and what it is predicted as where that is another one.
+
+    Nothing in a script tells PyTorch's release, so that its own choice is that of today's.
+    """
     asked = [(name, given.told(name).lower()) for name in ("flash_attn", "attn_implementation")]
-    if given.yes("eager_attention"):
-        asked.append(("eager_attention", "true"))
-    for name, told in asked:
+    asked += [(name, "true") for name in SWITCHES if given.yes(name)]
+    named = [(name, told) for name, told in asked if told not in CHOSEN]
+    for name, told in named:
         if (name, told) in WRITTEN:
             given.doubts.append(
                 f"attention that writes its scores ({name}: {told}) is predicted as a fused kernel, which "
                 "takes less time and memory"
             )
-        elif told not in FUSED:
-            given.doubts.append(f"attention by {told} is predicted as FlashAttention-2")
+            return {}
+    if not named:
+        older = eras()[software].like
+        before = f"--software {older}" if older else "attention_backend: flash"
+        given.doubts.append(
+            "attention is PyTorch's own choice, predicted as of 2.11: cuDNN's on H100 and H200; with an "
+            f"older one say {before}"
+        )
+        return {} if older else {"attention_backend": "fused"}
+    name, told = named[0]
+    kernel = told.rsplit("/", 1)[-1]
+    if kernel in FLASH_3 or kernel.endswith("flash-attn3"):
+        given.doubts.append(f"attention by {told} is predicted as cuDNN's")
+        return {"attention_backend": "fused"}
+    if kernel not in FLASH_2 or name == "flex_attention":
+        other = name if told == "true" else told
+        given.doubts.append(f"attention by {other} is predicted as FlashAttention-2")
+    return {"attention_backend": "flash"}

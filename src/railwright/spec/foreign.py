@@ -98,21 +98,23 @@ FIELDS: Mapping[str, Mapping[str, str]] = {
 VALUES: Mapping[str, Mapping[str, str]] = {
     "software": _of(
         {
-            "torchtitan fsdp fsdp2 pytorch": "write 'fsdp-2025' (since April 2025), or 'fsdp-2024'",
+            "torchtitan fsdp fsdp2 pytorch": "write 'fsdp-2026' (since October 2025), 'fsdp-2025' (since "
+            "April 2025), or 'fsdp-2024'",
             "megatron megatron-lm megatron-core megatron-bridge mcore": "write 'megatron-2025' (of 2025 and "
             "later), or 'nemo-2024' (of 2023 and 2024)",
             "nemo nemo2": "write 'megatron-2025' (25.01 and later), or 'nemo-2024'",
             "maxtext jax": "write 'xla-2025'",
             "llm-foundry composer mosaicml": "write 'fsdp-2023'",
-            "deepspeed zero zero1 zero2 zero3": "write 'deepspeed-2024', and unfused: [rotary, norm, "
-            "activation] where the model comes from Hugging Face without Liger kernels",
+            "deepspeed zero zero1 zero2 zero3": "write 'deepspeed-2026' ('deepspeed-2024' before PyTorch "
+            "2.11), and unfused: [rotary, norm, activation] where the model comes from Hugging Face without "
+            "Liger kernels",
             "megatron-deepspeed": "write 'megatron-2021'",
-            "transformers huggingface hf trl axolotl accelerate llama-factory": "write 'deepspeed-2024' for "
-            "ZeRO of DeepSpeed, 'fsdp-2024-eager' for FSDP of which nothing is compiled, 'fsdp-2025' with "
+            "transformers huggingface hf trl axolotl accelerate llama-factory": "write 'deepspeed-2026' for "
+            "ZeRO of DeepSpeed, 'fsdp-2026-eager' for FSDP of which nothing is compiled, 'fsdp-2026' with "
             "torch.compile; and unfused: [rotary, norm, activation] without Liger kernels, with experts "
             "too for mixtures of experts before transformers 5",
-            "unsloth torchtune": "no era is fitted to it; write 'fsdp-2024-eager', FSDP of which nothing is "
-            "compiled, or 'fsdp-2025', with torch.compile",
+            "unsloth torchtune": "no era is fitted to it; write 'fsdp-2026-eager', FSDP of which nothing is "
+            "compiled, or 'fsdp-2026', with torch.compile",
         }
     ),
     "optimizer": _of(

@@ -32,7 +32,7 @@ class Lora(Section):
     frozen_dtype: Literal["fp32", "bf16", "nf4"] | None = Field(
         default=None,
         description="type of frozen weights: nf4, those of layers in 4 bits with scales (QLoRA; software "
-        "fsdp-… or deepspeed-2024, whatever zero); fp32 or bf16, of FSDP's shards, bf16 as torchtune and "
+        "fsdp-… or deepspeed-…, whatever zero); fp32 or bf16, of FSDP's shards, bf16 as torchtune and "
         "Hugging Face's Trainer hold them; default: as the software loads weights, fp32 in FSDP's shards, "
         "else 16 bits",
     )

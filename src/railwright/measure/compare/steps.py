@@ -43,12 +43,12 @@ EXPLAINS = 0.03
 PRINTED_BY: dict[str, Software] = {
     "Megatron-LM": "megatron-2025",
     "NeMo": "megatron-2025",
-    "torchtitan": "fsdp-2025",
+    "torchtitan": "fsdp-2026",
     "MaxText": "xla-2025",
     "llm-foundry": "fsdp-2023",
-    "torchtune": "fsdp-2024-eager",
+    "torchtune": "fsdp-2026-eager",
     "OLMo-core": "fsdp-2025",
-    ZERO: "deepspeed-2024",
+    ZERO: "deepspeed-2026",
 }
 """Whose log a format is, by the newest software era in common use of the framework that prints it."""
 LEAST = 0.02

@@ -224,5 +224,5 @@ def _folds(setting: Mapping[str, Any]) -> bool:
 FRAMEWORKS = {
     "megatron": Framework("Megatron-LM", megatron_lacks, "megatron", "megatron-2025"),
     "nemo": Framework("NeMo", nemo_lacks, "megatron", "megatron-2025"),
-    "torchtitan": Framework("torchtitan 0.2", torchtitan_lacks, "torchtitan", "fsdp-2025", fsdp=True),
+    "torchtitan": Framework("torchtitan 0.2", torchtitan_lacks, "torchtitan", "fsdp-2026", fsdp=True),
 }

@@ -74,7 +74,7 @@ def _instead(name: str, have: Shipped) -> str:
         ready = "set pipeline to 1"
     elif not ready:
         ready = f"set schedule to {' or '.join(have.schedules)}"
-    others = f"name software that does ({', '.join(eras)})" if eras and len(eras) < 3 else ""
+    others = f"name software that does ({', '.join(eras)})" if eras and len(eras) < 4 else ""
     where = _data()["elsewhere"].get(name, "")
     others = others or (f"use {where}" if where else "name software that does" if eras else "")
     return f"{ready}, or {others}" if others else ready

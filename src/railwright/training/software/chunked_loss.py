@@ -25,9 +25,9 @@ OFFERED: dict[str, tuple[ChunkedLoss, ...]] = {
 """Of each framework those that a job which does not fit is told of, in this order."""
 
 SOFTWARE = {
-    "torchtune": "fsdp-2025 (with torch.compile) or fsdp-2024-eager",
-    "torchtitan": "fsdp-2025, or fsdp-2024 where the loss is not compiled",
-    "liger": "deepspeed-2024, fsdp-2024-eager, or fsdp-2025 with torch.compile",
+    "torchtune": "fsdp-2026 (with torch.compile) or fsdp-2026-eager",
+    "torchtitan": "fsdp-2026, or fsdp-2024 where the loss is not compiled",
+    "liger": "deepspeed-2026, fsdp-2026-eager, or fsdp-2026 with torch.compile",
 }
 
 

@@ -54,6 +54,7 @@ class Era:
     """One state of the software.
 
     what, when  which software it is, up to which release; who should choose it, behind "choose it when"
+    like       the era that it is, its factors too, but for what the file says of it
     attention  how the core attention runs
     flash      kernels that run it where it is one, the first that the GPU's generation has in
                compute/data/attention.yaml; '' for its usual one
@@ -123,6 +124,7 @@ class Era:
     attention: CoreAttention
     scatter_gather: bool
     pace: dict[str, Pace]
+    like: Software | None = None
     flash: str = ""
     fused_experts: bool = False
     spills_biases: bool = False
@@ -324,7 +326,7 @@ def pace_keys(gpu: Gpu, dtype: str) -> tuple[str, str]:
 def eras() -> dict[Software, Era]:
     """All eras by name, oldest first."""
     data: dict[Software, Any] = read_data("training", "eras.yaml")
-    return {name: _era(name, **row) for name, row in data.items()}
+    return {name: _era(name, **(data.get(row.get("like"), {}) | row)) for name, row in data.items()}
 
 
 def _era(name: Software, *, pace: dict[str, Any], saves: Sequence[str] = (), **row: Any) -> Era:

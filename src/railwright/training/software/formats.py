@@ -110,7 +110,7 @@ def _check_narrow(job: TrainingJob) -> None:
     if not is_sharded_by_pytorch(job):
         raise PlanError(
             f"{job.name}: master none is of PyTorch's FSDP (layout.zero 3 with software fsdp-2023 to "
-            f"fsdp-2025); software {job.software} with zero {job.layout.zero} keeps master weights. Set "
+            f"fsdp-2026); software {job.software} with zero {job.layout.zero} keeps master weights. Set "
             "master to fp32, or layout.zero to 3 with such software."
         )
     if job.dtype == "fp16":

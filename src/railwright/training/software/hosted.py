@@ -47,8 +47,8 @@ def check_offload(job: TrainingJob) -> None:
     if framework in NONE:
         raise PlanError(
             f"{job.name}: layout.offload weights has no effect with software {job.software}: "
-            f"{NONE[framework]}. Set software to fsdp-2025 (or fsdp-2024), whose CPUOffloadPolicy does it, "
-            "or to deepspeed-2024 (offload_param), or offload optimizer and activations."
+            f"{NONE[framework]}. Set software to fsdp-2026 (or fsdp-2024), whose CPUOffloadPolicy does it, "
+            "or to deepspeed-2026 (offload_param), or offload optimizer and activations."
         )
     if layout.zero != 3:
         raise PlanError(

@@ -55,8 +55,8 @@ def _check_nf4(job: TrainingJob) -> None:
     if framework in ("megatron", "jax"):
         raise PlanError(
             f"{job.name}: lora.frozen_dtype nf4 is bitsandbytes' and torchao's, beside FSDP or one GPU, and "
-            f"software {job.software} keeps no weights in 4 bits. Set software to fsdp-2024-eager (Hugging "
-            "Face's Trainer, Axolotl) or fsdp-2025 (torchtune, compiled), or leave frozen_dtype out."
+            f"software {job.software} keeps no weights in 4 bits. Set software to fsdp-2026-eager (Hugging "
+            "Face's Trainer, Axolotl) or fsdp-2026 (torchtune, compiled), or leave frozen_dtype out."
         )
     cut = [name for name in ("tensor", "pipeline", "expert") if getattr(layout, name) > 1]
     if cut:

@@ -56,7 +56,9 @@ def differing() -> Table:
 
 def behind() -> Table:
     """Every era: the GPUs and widths whose published steps it was fitted on, with how many."""
-    return ("era", "published steps"), [(one.name, steps_of(one) or "none") for one in eras().values()]
+    none = {one.name: f"none: those of {one.like}" if one.like else "none" for one in eras().values()}
+    rows: list[tuple[str, ...]] = [(e.name, steps_of(e) or none[e.name]) for e in eras().values()]
+    return ("era", "published steps"), rows
 
 
 def differences(era: Era) -> list[tuple[str, str]]:
@@ -100,7 +102,9 @@ def _besides(era: Era) -> list[str]:
 
 
 def steps_of(era: Era) -> str:
-    """'H100 16-bit: 46, H100 fp8: 64'; '' where the era has none."""
+    """'H100 16-bit: 46, H100 fp8: 64'; '' where the era has none of its own."""
+    if era.like:
+        return ""
     return ", ".join(f"{titled(key)}: {pace.records}" for key, pace in era.pace.items() if pace.records)
 
 

@@ -61,7 +61,7 @@ def check_engine(job: TrainingJob, replicas: int) -> None:
         raise PlanError(
             f"{whose}, which is known here over data- and context-parallel ranks alone; set layout."
             f"{' and layout.'.join(cut)} to 1, or choose software that cuts models (megatron-2025, "
-            "fsdp-2025)."
+            "fsdp-2026)."
         )
     if layout.context > 1 and layout.context_kind != "all-to-all":
         raise PlanError(
@@ -73,7 +73,7 @@ def check_engine(job: TrainingJob, replicas: int) -> None:
     if layout.zero == 0 and replicas > 1:
         raise PlanError(
             f"{whose}, and layout.zero is 0; set it to the stage of its zero_optimization (1, 2 or 3), or "
-            "software to fsdp-2024-eager for replicas of PyTorch's DistributedDataParallel."
+            "software to fsdp-2026-eager for replicas of PyTorch's DistributedDataParallel."
         )
     if layout.zero >= 2 and not layout.reduce_each:
         raise PlanError(
