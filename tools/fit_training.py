@@ -179,7 +179,7 @@ def _time(task: tuple[int, Pace]) -> tuple[float, float]:
     job, arch, machine = job_of(record), architecture_of(record), machine_for(record)
     # `simulate(...).step_time` to the last bit (tests/twin/test_training_quick.py), in a sixth of the time
     prices = Prices.shared(machine, place(job, machine.network.fabric), predict)
-    timed = kernel_timer(machine, pace, attention_kernels(job))
+    timed = kernel_timer(machine, pace, attention_kernels(job, machine.gpu))
     book = PassBook(Work(job, arch, prices, timed, pace, layer_copies(job, arch, machine)))
     return step_seconds(job, arch, prices, timed, pace, book), job.global_batch * job.sequence
 

@@ -12,6 +12,7 @@ from railwright.measure.machines import Unsupported, published_machine
 from railwright.measure.training.jobs import job_of
 from railwright.measure.training.replay import records
 from railwright.model import load_model
+from railwright.model.shape.architecture import Phase
 from railwright.spec.training import Layout, Software, TrainingJob
 from railwright.training import simulate
 from railwright.training.checks.plan import check
@@ -26,20 +27,25 @@ def asked(software: Software = "megatron-2025", backend: str | None = None) -> T
 
 
 @pytest.mark.parametrize(
-    ("software", "backend", "kernels"),
+    ("software", "backend", "gpu", "kernels"),
     [
-        ("megatron-2025", None, ""),
-        ("megatron-2025", "fused", ""),
-        ("megatron-2025", "flash", "flash-2"),
-        ("fsdp-2025", None, "flash-2"),
-        ("fsdp-2025", "fused", ""),
-        ("fsdp-2023", None, "triton flash-2"),
+        ("megatron-2025", None, "h100-sxm", ""),
+        ("megatron-2025", "fused", "h100-sxm", ""),
+        ("megatron-2025", "flash", "h100-sxm", "flash-2"),
+        ("fsdp-2025", None, "h100-sxm", "flash-2"),
+        ("fsdp-2025", None, "b200-sxm", ""),  # torchtitan's choice since May 2025
+        ("fsdp-2025", None, "gb300", ""),
+        ("fsdp-2025", "flash", "b200-sxm", "flash-2"),
+        ("fsdp-2025", "fused", "h100-sxm", ""),
+        ("fsdp-2024-eager", None, "b200-sxm", "flash-2"),
+        ("fsdp-2026-eager", None, "b200-sxm", ""),
+        ("fsdp-2023", None, "h100-sxm", "triton flash-2"),
     ],
 )
 def test_a_job_s_choice_comes_before_its_software_s(
-    software: Software, backend: str | None, kernels: str
+    software: Software, backend: str | None, gpu: str, kernels: str
 ) -> None:
-    assert attention_kernels(asked(software, backend)) == kernels
+    assert attention_kernels(asked(software, backend), GPUS[gpu]) == kernels
 
 
 @pytest.mark.parametrize(("gpu", "longer"), [("H100", True), ("A100", False)])
@@ -55,11 +61,29 @@ def test_flash_attention_2_makes_a_step_longer_on_hopper_alone(gpu: str, longer:
 
 def test_rates_of_flash_attention_2_are_known_where_a_row_has_them() -> None:
     known = {name for name, gpu in GPUS.items() if flash_is_known(gpu.generation)}
-    assert {"a100-sxm-80", "h100-sxm", "l40s", "rtx-pro-6000"} <= known
-    assert not known & {"b200-sxm", "gb300", "mi300x", "vr200", "v100-sxm2-32"}
+    assert {"a100-sxm-80", "h100-sxm", "b200-sxm", "gb300", "l40s", "rtx-pro-6000"} <= known
+    assert not known & {"mi300x", "vr200", "v100-sxm2-32"}
     for name, gpu in GPUS.items():
         differs = profile_of(gpu, "flash-2").attention != profile_of(gpu).attention
-        assert differs == (gpu.generation == "hopper"), name
+        assert differs == (gpu.generation in ("hopper", "blackwell", "blackwell-ultra")), name
+
+
+@pytest.mark.parametrize(
+    ("phase", "width", "lengths", "published"),
+    [
+        ("forward", 128, (1024, 2048, 4096, 8192), (315, 352, 354, 362)),
+        ("backward_input", 64, (512, 1024, 2048, 4096, 8192, 16384), (243, 281, 302, 315, 329, 334)),
+    ],
+)
+def test_flash_attention_2_on_b200(
+    phase: Phase, width: int, lengths: tuple[int, ...], published: tuple[float, ...]
+) -> None:
+    """Without a mask, TFLOP/s: meta-pytorch/tritonbench pull request 171 (8 x 16 heads), Dao-AILab/
+    flash-attention issue 1589 (16,384 tokens of 32 heads)."""
+    row = profile_of(GPUS["b200-sxm"], "flash-2").attention_row(phase)
+    rates = [row.compute * 2500 / row.slowed(tokens, masked=False) for tokens in lengths]
+    assert rates == pytest.approx(published, rel=0.05)
+    assert row.softmax * 128 / width <= 1  # width 64 is as fast
 
 
 @pytest.mark.parametrize(
@@ -67,7 +91,8 @@ def test_rates_of_flash_attention_2_are_known_where_a_row_has_them() -> None:
     [
         (asked("xla-2025", "fused"), "H100", "attention_backend does nothing: software xla-2025 has one"),
         (asked("megatron-2022", "flash"), "A100", "attention_backend does nothing: software megatron-2022"),
-        (asked(backend="flash"), "B200", "nothing published is known of FlashAttention 2 on blackwell"),
+        (asked(backend="flash"), "MI300X", "nothing published is known of FlashAttention 2 on cdna3"),
+        (asked(backend="flash"), "B200", ""),
         (asked(backend="flash"), "H100", ""),
         (asked(backend="fused"), "B200", ""),
     ],

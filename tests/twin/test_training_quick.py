@@ -156,7 +156,7 @@ def _quick(asked: TrainingJob, arch: object, pace: Pace | None = None, one: Mach
     check(asked, arch, fabric)  # type: ignore[arg-type]
     pace = pace or pace_of(asked, one.gpu, job_gpus(asked, fabric))
     prices = Prices(one, place(asked, fabric), predict)
-    kernel = kernel_timer(one, pace, attention_kernels(asked))
+    kernel = kernel_timer(one, pace, attention_kernels(asked, one.gpu))
     book = PassBook(Work(asked, arch, prices, kernel, pace, layer_copies(asked, arch, one)))  # type: ignore[arg-type]
     return step_seconds(asked, arch, prices, kernel, pace, book)  # type: ignore[arg-type]
 

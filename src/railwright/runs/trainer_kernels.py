@@ -76,7 +76,7 @@ def attention(given: Given, software: Software) -> dict[str, Any]:
         older = eras()[software].like
         before = f"--software {older}" if older else "attention_backend: flash"
         given.doubts.append(
-            "attention is PyTorch's own choice, predicted as of 2.11: cuDNN's on H100 and H200; with an "
+            "attention is PyTorch's own choice, predicted as of 2.11: cuDNN's on H100 and B200; with an "
             f"older one say {before}"
         )
         return {} if older else {"attention_backend": "fused"}

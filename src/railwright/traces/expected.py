@@ -124,7 +124,7 @@ def _alone(
     """How long a stage computes in its passes with kernels of some kinds only, on a free network. [s]"""
     pace = pace_of(job, machine.gpu, job_gpus(job, machine.network.fabric))
     bare = replace(pace, gap=0.0, step=0.0)
-    timed = kernel_timer(machine, bare, attention_kernels(job))
+    timed = kernel_timer(machine, bare, attention_kernels(job, machine.gpu))
 
     def kernel(operator: Operator) -> float:
         return timed(operator) if operator.kind in kinds else 0.0

@@ -112,7 +112,7 @@ class Pricer:
         self.slowdown = constant("compute_slowdown_in_overlap")
         gpus = job_gpus(self.job, self.machine.network.fabric)
         self.pace = pace_of(self.job, self.machine.gpu, gpus)
-        self._timed = kernel_timer(self.machine, self.pace, attention_kernels(self.job))
+        self._timed = kernel_timer(self.machine, self.pace, attention_kernels(self.job, self.machine.gpu))
         self.kinds = kinds_present(self.arch)
 
     def predict(

@@ -24,7 +24,7 @@ from railwright.training.layout.schedule import route_of, schedule_name
 from railwright.training.layout.sizes import microbatches
 from railwright.training.software.chunked_loss import chunks_told
 from railwright.training.software.dropout import attention_dropout, hidden_dropout
-from railwright.training.software.eras import attention_kernels, loss_of
+from railwright.training.software.eras import era_of, loss_of
 from railwright.training.software.formats import amax_over, has_masters, moments_of
 from railwright.training.software.nf4 import is_nf4
 
@@ -326,11 +326,11 @@ def _unset(job: TrainingJob, arch: Transformer) -> list[str]:
         found.append(f"adapters of rank {job.lora.rank} (lora){four}: torchtitan trains all weights")
     if job.fp8_param_gather is False:
         found.append("16 bits beside weights in 8 (fp8_param_gather): its shards are the fp32 weights")
-    if attention_kernels(job):
+    if (job.attention_backend or era_of(job).flash) not in ("fused", ""):
         # models/attention.py at v0.2.0 to v0.2.2: CUDNN_ATTENTION, FLASH_ATTENTION, ... with set_priority
         found.append(
             "FlashAttention-2 is predicted: torchtitan asks PyTorch for cuDNN's attention first, another "
-            "kernel on H100 and H200 (software fsdp-2026)"
+            "kernel on H100 and B200 (software fsdp-2026)"
         )
     if hidden_dropout(job) or attention_dropout(job):
         found.append("dropout: torchtitan's models have none")

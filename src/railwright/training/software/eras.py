@@ -8,7 +8,6 @@ state of the software; its factors are fitted on published steps, per GPU genera
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, Literal
@@ -58,6 +57,7 @@ class Era:
     attention  how the core attention runs
     flash      kernels that run it where it is one, the first that the GPU's generation has in
                compute/data/attention.yaml; '' for its usual one
+    cudnn_on   generations on which cuDNN's run all the same: torchtitan's on B200 since 3b85aa31 (May 2025)
     scatter_gather  pipeline sends are cut over the tensor ranks and gathered again, also without sequence
                parallelism
     fused_experts  whether 8-bit experts run as one fused MLP on Blackwell and its like (`fused.EXPERTS`)
@@ -126,6 +126,7 @@ class Era:
     pace: dict[str, Pace]
     like: Software | None = None
     flash: str = ""
+    cudnn_on: tuple[str, ...] = ()
     fused_experts: bool = False
     spills_biases: bool = False
     loss: Loss = "compiled"
@@ -189,10 +190,12 @@ def era_of(job: TrainingJob) -> Era:
     return eras()[job.software]
 
 
-def attention_kernels(job: TrainingJob) -> str:
+def attention_kernels(job: TrainingJob, gpu: Gpu) -> str:
     """Kernels that run a job's attention where it is one, in order of preference (`compute.profile_of`)."""
-    told = {"fused": "", "flash": "flash-2"}
-    return era_of(job).flash if job.attention_backend is None else told[job.attention_backend]
+    if job.attention_backend is not None:
+        return {"fused": "", "flash": "flash-2"}[job.attention_backend]
+    era = era_of(job)
+    return "" if _kin(gpu) in era.cudnn_on else era.flash
 
 
 def hides_sends(job: TrainingJob) -> bool:
@@ -319,7 +322,12 @@ def pace_keys(gpu: Gpu, dtype: str) -> tuple[str, str]:
     width = width_of(dtype)
     own = gpu.name if gpu.name in LIMITED or gpu.name.startswith("rtx-") else gpu.name.split("-")[0]
     own = SAME_SILICON.get(own, own)
-    return f"{own} {width}", f"{gpu.generation.removesuffix('-ultra')} {width}"
+    return f"{own} {width}", f"{_kin(gpu)} {width}"
+
+
+def _kin(gpu: Gpu) -> str:
+    """The generation, Blackwell Ultra as Blackwell."""
+    return gpu.generation.removesuffix("-ultra")
 
 
 @cache
@@ -329,6 +337,7 @@ def eras() -> dict[Software, Era]:
     return {name: _era(name, **(data.get(row.get("like"), {}) | row)) for name, row in data.items()}
 
 
-def _era(name: Software, *, pace: dict[str, Any], saves: Sequence[str] = (), **row: Any) -> Era:
+def _era(name: Software, *, pace: dict[str, Any], **row: Any) -> Era:
     """One of the file; what it leaves out is as in most eras."""
-    return Era(name, pace={key: Pace(**one) for key, one in pace.items()}, saves=tuple(saves), **row)
+    row = {key: tuple(value) if isinstance(value, list) else value for key, value in row.items()}
+    return Era(name, pace={key: Pace(**one) for key, one in pace.items()}, **row)

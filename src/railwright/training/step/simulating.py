@@ -99,7 +99,7 @@ def simulate(
     pace = pace or pace_of(job, machine.gpu, job_gpus(job, fabric))
     costs = CostModel(
         Prices(machine, groups, predict) if predict else Prices.shared(machine, groups, network_predict),
-        kernel or kernel_timer(machine, pace, attention_kernels(job)),
+        kernel or kernel_timer(machine, pace, attention_kernels(job, machine.gpu)),
         pace,
     )
     done = _placed(job, arch, costs, slower)
