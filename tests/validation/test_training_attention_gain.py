@@ -61,9 +61,9 @@ def test_elsewhere_both_run_one_kernel(software: Software, older: Software) -> N
 def test_torchtitans_8b_on_b200(backend: str, measured: float, off: float) -> None:
     """Its pull request 1196 (May 2025): tokens a second of a GPU before and after cuDNN's attention.
 
-    Llama 3 8B by its FLOPs a token; what its llama3_8b.toml had then: one sequence of 8,192 tokens, checkpoint
-    by operators, nothing compiled.  cuDNN of that time is not known, the row's is 9.19.  FlashAttention-2's row
-    was made of kernels alone.  [%]"""
+    Llama 3 8B by its FLOPs a token; what its llama3_8b.toml had then: one sequence of 8,192 tokens, a
+    checkpoint by operators, nothing compiled.  Its cuDNN is not known, the row's is 9.19; FlashAttention-2's
+    row was made of kernels alone.  [%]"""
     layout = {"zero": 3, "recompute": "selective", "recompute_modules": ("ops",)}
     fields = {
         "name": "pull request 1196", "model": "llama-3-8b", "gpus": 8, "tokens": 1e12, "layout": layout,
