@@ -51,9 +51,9 @@ def test_what_cudnns_attention_gains_on_h100(software: Software, gain: float) ->
 
 
 def test_what_it_gains_thunders_7b() -> None:
-    """lightning-thunder, pull request 940 (August 2024): FSDP2 of Llama 2 7B on 8 H100 under torch.compile with
-    Thunder, 11,946.70 tokens a second of a GPU, with cuDNN's attention 12,493.36: 4.6 % more, which says too
-    that PyTorch's own choice there was FlashAttention-2."""
+    """lightning-thunder, pull request 940 (August 2024): FSDP2 of Llama 2 7B on 8 H100 under torch.compile
+    with Thunder, 11,946.70 tokens a second of a GPU, with cuDNN's attention 12,493.36: 4.6 % more, which says
+    too that PyTorch's own choice there was FlashAttention-2."""
     arch, machine = load_model("llama-2-7b"), published_machine("H100", 8, 400)
     jobs = [TrainingJob.model_validate(THUNDER | {"attention_backend": b}) for b in ("flash", "fused")]
     flash, fused = (simulate(job, arch, machine, must_fit=False).step_time for job in jobs)

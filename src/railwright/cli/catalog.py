@@ -115,8 +115,9 @@ def _show_software(era: Era) -> None:
     print_table(("field", "value"), [("software", era.what), ("choose it when", era.when), *differences(era)])
     typer.echo("")
     print_words(
-        f"Its factors{f', those of {era.like}' if era.like else ''}: a kernel's time in a step over that alone, a "
-        "call of the host over its source's; gap: between two kernels (docs/training/calibration.md)."
+        f"Its factors{f', those of {era.like}' if era.like else ''}: a kernel's time in a step over that "
+        "alone, a call of the host over its source's; gap: between two kernels "
+        "(docs/training/calibration.md)."
     )
     sources: dict[str, int] = {}
     lines = []
