@@ -327,7 +327,9 @@ def falcon(keys: Keys, name: str) -> Transformer:
     most = 2 if later else 1
     keys.need(norms <= most, "num_ln_in_parallel_attn", f"{norms} norms; this decoder has at most {most}.")
     keys.need(parallel or not later, "parallel_attn", "the later Falcon decoder has it always.")
-    grouped = keys.whole("num_kv_heads", heads) if later else heads
+    # the earlier decoder has one head or as many as of queries, whatever this says
+    given = keys.raw("num_kv_heads")
+    grouped = keys.whole("num_kv_heads", heads) if later and given is not None else heads
     biased = keys.flag("bias", False)
     base = gpt(keys, name, "num_hidden_layers", hidden, heads, ffn, biased=biased, positions=positions)
     return replace(

@@ -223,6 +223,8 @@ def _indexed(keys: Keys, arch: Transformer) -> Transformer:
 def _own_indexers(keys: Keys, layers: int) -> list[bool]:
     """Which layers have an indexer: as `indexer_types` or a pattern of letters says, else by frequency."""
     words = {"full": True, "shared": False, "F": True, "S": False}
+    every = keys.whole("index_topk_freq", 1)
+    offset = keys.whole("index_skip_topk_offset", 2, least=0)
     for key in ("indexer_types", "index_topk_pattern"):
         listed = keys.raw(key)
         if listed is None:
@@ -233,8 +235,6 @@ def _own_indexers(keys: Keys, layers: int) -> list[bool]:
         own = [words[kind] for kind in listed] if right else [True] * layers
         keys.need(own[0], key, "the first layer has none before it to take keys from; it must be full.")
         return own
-    every = keys.whole("index_topk_freq", 1)
-    offset = keys.whole("index_skip_topk_offset", 2, least=0)
     return [max(i - offset + 1, 0) % every == 0 for i in range(layers)]
 
 

@@ -242,7 +242,7 @@ REFUSED = {
         f"{_SPARSE_AND} layers of other kinds)",
     ),
     **dict.fromkeys(
-        ("minimax_m3_vl", "minimax_m3_vl_text"),
+        ("minimax_m3", "minimax_m3_vl", "minimax_m3_vl_text"),
         "attends to a few blocks of keys that an indexer chooses for each query (sparse attention)",
     ),
     "phi3small": "attends to blocks of keys (block-sparse attention)",
@@ -252,7 +252,11 @@ REFUSED = {
         ("gemma4_assistant", "gemma4_unified_assistant"),
         "drafts for another model, whose keys and values it reads",
     ),
-    "longcat_flash": "has two attention blocks in a layer, and experts that do nothing",
+    **dict.fromkeys(
+        ("longcat_flash", "longcat_flash_ngram"),
+        "has two attention blocks in a layer, and experts that do nothing",
+    ),
+    "kimi_k3": "attends to what earlier layers added (attention residuals), beside experts on latents",
     **dict.fromkeys(("mllama", "mllama_text_model"), "attends to an image encoder's outputs in some layers"),
     **dict.fromkeys(
         ("muse_spark", "muse_spark_text"), "has experts of another width than the layers they are in"

@@ -85,7 +85,9 @@ def parse_config(text: str, file: str, name: str) -> Transformer:
         refuse_overrides(keys, arch.layers)
     refuse_unread(keys, arch)
     keys.check(arch)
-    arch = replace(arch, notes=notes_of(keys, whole), details=details_of(keys, arch))
+    # details first: what they read is no longer unread
+    arch = replace(arch, details=details_of(keys, arch))
+    arch = replace(arch, notes=notes_of(keys, whole, arch))
     return replace(arch, source=f"{arch.source}: {left_out}") if left_out else arch
 
 

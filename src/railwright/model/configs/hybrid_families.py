@@ -114,12 +114,7 @@ def _blocks(keys: Keys) -> tuple[Layer, ...]:
             "expected.",
         )
         found = tuple(BLOCKS[letter] for letter in letters) if right else ("attention",)
-        layers = keys.whole("num_hidden_layers", len(found))
-        keys.need(
-            not right or layers == len(found),
-            "num_hidden_layers",
-            f"{layers} layers, but hybrid_override_pattern has {len(found)} letters.",
-        )
+        _need_as_many(keys, found if right else (), "hybrid_override_pattern")
         return found
     key = "layers_block_type" if keys.raw("layer_types") is None else "layer_types"
     words = keys.raw(key)
@@ -127,7 +122,19 @@ def _blocks(keys: Keys) -> tuple[Layer, ...]:
         isinstance(words, list) and words and all(isinstance(word, str) and word in NAMES for word in words)
     )
     keys.need(bool(named), key, f"a list of {', '.join(NAMES)} is expected, one for each layer.")
-    return tuple(NAMES[word] for word in words) if named else ("attention",)
+    listed = tuple(NAMES[word] for word in words) if named else ()
+    _need_as_many(keys, listed, key)
+    return listed or ("attention",)
+
+
+def _need_as_many(keys: Keys, found: Sequence[Layer], key: str) -> None:
+    """Complain where num_hidden_layers is not what `key` has entries for, if it has any."""
+    layers = keys.whole("num_hidden_layers", len(found) or 1)
+    keys.need(
+        not found or layers == len(found),
+        "num_hidden_layers",
+        f"{layers} layers, but {key} has {len(found)} of them.",
+    )
 
 
 def _mamba(keys: Keys, hidden: int) -> LinearMixer:
@@ -191,7 +198,9 @@ def granitemoehybrid(keys: Keys, name: str) -> Transformer:
         arch = granitemoe(keys, name)
     else:
         arch = replace(plain(keys, name), ffn=keys.whole("shared_intermediate_size"))
-    arch = replace(arch, rotary=keys.raw("position_embedding_type") == "rope")
+    key = "position_embedding_type"
+    keys.need(keys.raw(key) in (None, "rope", "nope"), key, "only rope and nope are supported.")
+    arch = replace(arch, rotary=keys.raw(key) == "rope")
     if not any(linear):
         return arch
     return mixed(arch, _mamba(keys, arch.hidden), linear)

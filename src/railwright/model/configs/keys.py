@@ -110,6 +110,7 @@ class Keys:
             if differ and key != "max_position_embeddings":
                 told = f"{one!r} contradicts {key}: {two!r}, another name of the same; take one of them out."
                 self.doubt(other, told)
+            if one is not None and two is not None:
                 self._asked.add(other)
         written = {
             key: other

@@ -42,6 +42,7 @@ def kimi_linear(keys: Keys, name: str) -> Transformer:
     """
     for key in ("attention_bias", "tie_word_embeddings"):
         without(keys, key)
+    keys.need(keys.flag("mla_use_nope", True), "mla_use_nope", "only true is supported.")
     llama = plain(keys, name)
     base = replace(
         llama,
@@ -69,6 +70,7 @@ def kimi_linear(keys: Keys, name: str) -> Transformer:
     linear = [i == 0 or i % 4 > 0 for i in range(base.layers)]
     if keys.raw("linear_attn_config") is not None:
         own = keys.inside("linear_attn_config")
+        without(own, "use_full_rank_gate")
         heads, width = own.whole("num_heads", heads), own.whole("head_dim", width)
         conv = own.whole("short_conv_kernel_size", conv)
         if own.raw("full_attn_layers") is not None:

@@ -12,6 +12,7 @@ from typing import Any, TypeGuard
 from railwright.errors import nearest
 from railwright.model.configs.keys import SPELT_ALIKE, Keys
 from railwright.model.configs.nearest_families import nearest_families
+from railwright.model.configs.other_layers import not_understood, said_of_layers
 from railwright.model.shape.architecture import Transformer
 
 _COUNTS = ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts", "num_routed_experts")
@@ -76,7 +77,7 @@ def refuse_unread(keys: Keys, arch: Transformer) -> None:
     """
     kind, unread = keys.raw("model_type"), keys.unread()
     for key, value in unread.items():
-        told = _experts(key, value, arch) or _latent(key, value)
+        told = _experts(key, value, arch) or _latent(key, value) or said_of_layers(key, value, arch)
         if told:
             said = (
                 f"{value!r} means {told}, which model_type '{kind}' does not read; give the model_type of a "
@@ -93,14 +94,15 @@ def refuse_unread(keys: Keys, arch: Transformer) -> None:
         )
 
 
-def notes_of(keys: Keys, outer: Keys) -> tuple[str, ...]:
+def notes_of(keys: Keys, outer: Keys, arch: Transformer) -> tuple[str, ...]:
     """What the user should know of keys that change memory or time and that nobody reads.
 
+    keys   when everybody has asked for what they read
     outer  the whole file, of which `keys` may be the language model
     """
     odd = (*_odd_activation(keys), *_odd_words(keys))
     found = (*_quantized(keys, outer), *odd, *_windows(keys), *_extra_layers(keys))
-    return (*found, *_headless(outer))
+    return (*found, *_headless(outer), *not_understood(keys, arch))
 
 
 def _experts(key: str, value: Any, arch: Transformer) -> str:
