@@ -52,6 +52,15 @@ ROUNDED = {
         3.09e11,
         0.001,
     ),
+    # model card: 1.02 trillion (42 billion active: test_model_families_published)
+    "mimo-v2.5-pro": (
+        shape("mimo_v2", 70, 6144, 128, 8, 16384, 152576, head_dim=192, v_head_dim=128)
+        | {"n_routed_experts": 384, "num_experts_per_tok": 8, "moe_intermediate_size": 2048}
+        | {"hybrid_layer_pattern": [0, *[1] * 6, *[0, 1, 1, 1, 1, 1, 1] * 9], "sliding_window": 128}
+        | {"moe_layer_freq": [0, *[1] * 69], "swa_num_key_value_heads": 8},
+        1.02e12,
+        0.002,
+    ),
     # makers' figures: 480 and 519 billion
     "arctic": (
         shape("arctic", 35, 7168, 56, 8, 4864, 32000, num_local_experts=128, num_experts_per_tok=2)

@@ -53,6 +53,11 @@ def test_glm_with_its_extra_layer_is_the_published_checkpoint(name, checkpoint):
     assert count.total + count.mtp + count.embedding + count.head == checkpoint
 
 
+def test_mimo_counts_active_parameters_with_the_embedding():
+    # Xiaomi's model card of MiMo-V2.5-Pro: 42 billion
+    assert counted("mimo", ROUNDED["mimo-v2.5-pro"][0]).active == pytest.approx(42e9, rel=0.005)
+
+
 @pytest.mark.parametrize(("name", "published"), [("glm-4.5", 32e9), ("glm-4.5-air", 12e9)])
 def test_glm_counts_active_parameters_without_embedding_and_head(name, published):
     # arXiv 2508.06471, table 1: 32 B and 12 B

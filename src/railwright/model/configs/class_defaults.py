@@ -48,7 +48,7 @@ OTHER_NAMES: dict[str, dict[str, str]] = {
     },
     **dict.fromkeys(("qwen3_moe", "qwen3_vl_moe_text", "olmoe", "flex_olmo", "hy_v3"), _LOCAL),
     **dict.fromkeys(("deepseek_v2", "deepseek_v3", "kimi_k2", "glm4_moe_lite", "mistral4"), _ROUTED),
-    **dict.fromkeys(("deepseek_v32", "glm_moe_dsa", "axk1", "mimo_v2_flash"), _ROUTED),
+    **dict.fromkeys(("deepseek_v32", "glm_moe_dsa", "axk1", "mimo_v2_flash", "mimo_v2"), _ROUTED),
     **dict.fromkeys(("glm4_moe", "glm4v_moe_text", "dots1", "solar_open"), _ROUTED),
     "sarvam_moe": {"num_shared_experts": "n_shared_experts", "use_qkv_bias": "attention_bias", **_ROUTED},
     "sarvam_mla": {"num_shared_experts": "n_shared_experts", **_ROUTED},

@@ -125,6 +125,7 @@ FAMILIES: dict[str, Family] = {
     "cohere2_moe": windowed.cohere2_moe,
     "flint": windowed.flint,
     "mimo_v2_flash": windowed.mimo_v2,
+    "mimo_v2": windowed.mimo_v2,
     "afmoe": gated.afmoe,
     "laguna": gated.laguna,
     "step3p5": gated.step3p5,

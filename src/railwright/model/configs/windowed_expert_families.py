@@ -21,6 +21,7 @@ from railwright.model.configs.family_parts import (
     windowed,
     with_heads,
     with_shared,
+    without,
 )
 from railwright.model.configs.keys import Keys
 from railwright.model.shape.architecture import Transformer
@@ -104,8 +105,9 @@ def flint(keys: Keys, name: str) -> Transformer:
 
 
 def mimo_v2(keys: Keys, name: str) -> Transformer:
-    """MiMo-V2-Flash: values narrower than keys; windowed layers, all but the first and every sixth, have
-    twice as many key-value heads, and sinks."""
+    """MiMo-V2-Flash and 2.5: values narrower than keys; windowed layers, all but the first and every sixth,
+    have twice as many key-value heads unless the keys say otherwise, and sinks."""
+    without(keys, "add_full_attention_sink_bias")
     base = replace(plain(keys, name), v_head_dim=keys.whole("v_head_dim", 128), output_bias=False)
     layers = base.layers
     full = [i == 0 or (i + 1) % 6 == 0 for i in range(layers)]
@@ -131,7 +133,8 @@ def mimo_v2(keys: Keys, name: str) -> Transformer:
     heads = keys.whole("swa_num_attention_heads", base.heads)
     kv_heads = keys.whole("swa_num_key_value_heads", 2 * base.kv_heads)
     arch = with_heads(keys, arch, "swa_num_key_value_heads", heads, full, kv_heads)
-    return replace(arch, window_sinks=arch.window_heads > 0)
+    sinks = keys.flag("add_swa_attention_sink_bias", True)
+    return replace(arch, window_sinks=sinks and arch.window_heads > 0)
 
 
 def _marks(keys: Keys, key: str, layers: int) -> list[bool]:
