@@ -221,6 +221,24 @@ def test_windowed_layers_may_have_more_key_value_heads_and_values_may_be_narrow(
     assert own == arch
 
 
+def test_windowed_layers_with_as_many_heads_as_the_others_still_have_sinks_of_their_own():
+    # MiMo-V2.5-Pro: 128 heads and 8 for keys in all layers, sinks in those with a window
+    alike = mimo(model_type="mimo_v2", swa_num_key_value_heads=2, add_swa_attention_sink_bias=True)
+    without = mimo(model_type="mimo_v2", swa_num_key_value_heads=2, add_swa_attention_sink_bias=False)
+    assert layer_kinds(alike) == ("dense", *["windowed moe"] * 4, "moe")
+    assert layer_kinds(without) == ("dense", *["moe"] * 5)
+    assert count_parameters(alike).total - count_parameters(without).total == 4 * 8
+    with pytest.raises(SpecError, match="add_full_attention_sink_bias"):
+        mimo(add_full_attention_sink_bias=True)
+
+
+def test_values_narrower_than_keys_are_not_served():
+    narrow = mimo(swa_num_key_value_heads=2, add_swa_attention_sink_bias=False)
+    assert not narrow.window_heads
+    with pytest.raises(PlanError, match="values of mimo are 32 wide and its keys 48"):
+        check_layout(serving_job(), narrow, ServingLayout())
+
+
 @pytest.mark.parametrize(
     ("more", "field"),
     [

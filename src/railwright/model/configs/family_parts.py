@@ -147,14 +147,17 @@ def with_heads(
     full: Sequence[bool],
     kv_heads: int = 0,
     head_dim: int = 0,
+    *,
+    sinks: bool = False,
 ) -> Transformer:
     """The decoder with so many query heads in the layers that are not `full`; `key` says so.
 
     kv_heads, head_dim  of those layers; 0 where they are those of the others
+    sinks  those layers have a learned sink per head, and the others not
     """
     keys_of = kv_heads or arch.kv_heads
     alike = heads == arch.heads and keys_of == arch.kv_heads and head_dim in (0, arch.head_dim)
-    if not arch.sliding_window or (alike and not arch.shared_values):
+    if not arch.sliding_window or (alike and not arch.shared_values and not sinks):
         return arch
     keys.need(heads % keys_of == 0, key, f"{keys_of} key-value heads do not divide {heads}.")
     kinds = [
@@ -167,6 +170,7 @@ def with_heads(
         window_heads=heads,
         window_kv_heads=kv_heads,
         window_head_dim=head_dim,
+        window_sinks=sinks,
     )
 
 

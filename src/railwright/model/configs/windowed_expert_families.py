@@ -132,9 +132,8 @@ def mimo_v2(keys: Keys, name: str) -> Transformer:
     )
     heads = keys.whole("swa_num_attention_heads", base.heads)
     kv_heads = keys.whole("swa_num_key_value_heads", 2 * base.kv_heads)
-    arch = with_heads(keys, arch, "swa_num_key_value_heads", heads, full, kv_heads)
     sinks = keys.flag("add_swa_attention_sink_bias", True)
-    return replace(arch, window_sinks=sinks and arch.window_heads > 0)
+    return with_heads(keys, arch, "swa_num_key_value_heads", heads, full, kv_heads, sinks=sinks)
 
 
 def _marks(keys: Keys, key: str, layers: int) -> list[bool]:

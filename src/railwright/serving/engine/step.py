@@ -176,6 +176,11 @@ def check_layout(job: ServingJob, arch: Transformer, layout: ServingLayout) -> N
             f"{job.name}: the windowed layers of {arch.name} have other heads than the rest, and how engines "
             "serve them is not modelled; its training is."
         )
+    if arch.attention == "gqa" and arch.v_head_dim:
+        raise PlanError(
+            f"{job.name}: values of {arch.name} are {arch.v_head_dim} wide and its keys {arch.head_dim}, and "
+            "how engines serve them (padded, or by kernels of their own) is not modelled; its training is."
+        )
     if arch.pattern:
         raise PlanError(
             f"{job.name}: {arch.name} has layers without attention, or of one block, and how engines serve "
