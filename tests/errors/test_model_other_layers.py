@@ -153,6 +153,25 @@ def test_another_family_s_name_for_heads_is_noted_where_it_would_change_them():
     assert len(noted(LLAMA, attention_head_dim=64)) == 1
 
 
+HUNYUAN = {
+    # Hunyuan-A13B says for every layer what its class takes from other keys
+    **{**SMALL, "head_dim": 32, "attention_head_dim": 32},
+    "model_type": "hunyuan_v1_moe",
+    "num_experts": 8,
+    "moe_topk": [2] * 8,
+    "num_shared_expert": [1] * 8,
+    "moe_intermediate_size": [512] * 8,
+    "use_mixed_mlp_moe": True,
+}
+
+
+def test_lists_that_say_for_every_layer_what_another_key_says_are_checked():
+    assert read(HUNYUAN).notes == ()
+    assert set(mistakes(HUNYUAN, num_shared_expert=[2] * 8)) == {"num_shared_expert"}
+    assert set(mistakes(HUNYUAN, moe_intermediate_size=[64] * 8)) == {"moe_intermediate_size"}
+    assert set(mistakes(HUNYUAN, moe_intermediate_size=[512] * 7 + [64])) == {"moe_intermediate_size"}
+
+
 def test_norms_that_the_family_has_anyway_are_not_noted():
     assert noted(QWEN, use_qk_norm=True) == []
     assert len(noted(LLAMA, use_qk_norm=True)) == 1

@@ -334,6 +334,8 @@ def aria(keys: Keys, name: str) -> Transformer:
 def hunyuan_moe(keys: Keys, name: str) -> Transformer:
     """Hunyuan-A13B: experts as wide as the dense MLP in every layer, one of them always on."""
     base = hunyuan(keys, name)
+    for key, only in (("num_shared_expert", 1), ("moe_intermediate_size", base.ffn)):
+        keys.need(keys.alike(key, only) == only, key, f"only {only} is supported.")
     return routed(
         keys,
         base,

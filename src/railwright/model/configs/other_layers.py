@@ -81,7 +81,7 @@ _SPEAKING = re.compile(
 """Words in the name of a key that speaks of layers or tables."""
 
 _WEIGHTLESS = re.compile(
-    "dropout|pdrop|drop_|dtype|fp16|bf16|fp32|fuse|fusion|flash|kernel|cache|token|_eps|epsilon|_coef|_loss"
+    "dropout|pdrop|drop_|activation|dtype|fp16|bf16|fp32|fuse|fusion|flash|kernel|cache|token|_eps|epsilon|_coef|_loss"
     "|mtp|nextn|^time_step|^summary_|^num_beam|^vit_|^classifier|^rope_|^moe_router_|^moe_use_|^moe_gate"
     "|^moe_capacity|_alpha$|_beta$|_factor$|_factors$|_overlap$|_scale$|_scaling$"
 )
