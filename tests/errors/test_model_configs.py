@@ -120,6 +120,44 @@ def test_a_wrong_value(save, key, value, says):
     assert says in mistake.message
 
 
+@pytest.mark.parametrize("value", ["yarn", ["yarn"], 8.0])
+@pytest.mark.parametrize("key", ["rope_scaling", "rope_parameters"])
+def test_positions_that_are_no_object_are_refused(save, key, value):
+    with pytest.raises(SpecError, match=f"{key}: .* an object is expected here"):
+        load_model(save(**{key: value}))
+
+
+def test_a_list_that_says_a_number_for_every_layer_is_not_repeated_in_whole(save):
+    with pytest.raises(SpecError) as caught:
+        load_model(save(num_key_value_heads=[8] * 400))
+    (mistake,) = caught.value.mistakes
+    assert "[8, 8, " in mistake.message
+    assert len(mistake.message) < 120
+
+
+@pytest.mark.parametrize(
+    ("file", "says"),
+    [
+        ({"dim": 4096, "n_layers": 32, "n_heads": 32}, "a params.json, as Meta and Mistral write it"),
+        ({"peft_type": "LORA", "r": 16}, "of an adapter; give the config.json of the model that it is for"),
+        ({"general.architecture": "llama", "llama.block_count": 32}, "of a GGUF file"),
+    ],
+)
+def test_other_files_beside_weights_are_told_apart(tmp_path, file, says):
+    path = tmp_path / "params.json"
+    path.write_text(json.dumps(file))
+    with pytest.raises(SpecError, match=says):
+        load_model(path)
+
+
+def test_layers_said_outside_and_inside_must_be_as_many(save):
+    # a flat file of transformers 4 saved again has both, and whoever shortens it may change one
+    text = dict(GOOD)
+    assert load_model(save(model_type="my-vision", text_config=text)).layers == 4
+    with pytest.raises(SpecError, match=r"2 contradicts text_config\.num_hidden_layers: 4"):
+        load_model(save(model_type="my-vision", num_hidden_layers=2, text_config=text))
+
+
 @pytest.mark.parametrize(("outer", "inner"), [("gemma3", "gemma3_text"), ("qwen3_5_moe", "qwen3_5_moe_text")])
 def test_a_language_model_under_the_name_of_the_multimodal_one_is_told_its_own(save, outer, inner):
     with pytest.raises(SpecError) as caught:

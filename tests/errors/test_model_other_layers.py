@@ -155,7 +155,9 @@ def test_another_family_s_name_for_heads_is_noted_where_it_would_change_them():
 
 HUNYUAN = {
     # Hunyuan-A13B says for every layer what its class takes from other keys
-    **{**SMALL, "head_dim": 32, "attention_head_dim": 32},
+    **SMALL,
+    "head_dim": 32,
+    "attention_head_dim": 32,
     "model_type": "hunyuan_v1_moe",
     "num_experts": 8,
     "moe_topk": [2] * 8,

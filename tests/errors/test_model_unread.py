@@ -181,6 +181,13 @@ def test_a_model_that_gives_a_score_is_noted_to_have_no_head():
     assert read(architectures=[["LlamaForCausalLM"], 7]).notes == ()
 
 
+@pytest.mark.parametrize("name", ["MistralModel", "DFlashDraftModel"])
+def test_a_model_that_gives_vectors_is_noted_to_have_no_head(name):
+    (note,) = read(architectures=[name]).notes
+    assert note.startswith(f"architectures: '{name}' has no LM head")
+    assert read(architectures=["GPT2LMHeadModel"]).notes == read(architectures=["ChatGLMModel"]).notes == ()
+
+
 def test_an_activation_that_nobody_knows_is_noted_with_the_nearest():
     (note,) = read(hidden_act="sillu").notes
     assert note.startswith("hidden_act: 'sillu' is no activation that we know; did you mean 'silu'")

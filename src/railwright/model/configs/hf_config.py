@@ -25,10 +25,10 @@ from railwright.model.configs.families import (
     REFUSED,
     Family,
 )
-from railwright.model.configs.keys import Keys
+from railwright.model.configs.keys import LONGEST, Keys, shown
 from railwright.model.configs.layer_overrides import KEY, refuse_overrides
 from railwright.model.configs.multimodal import INNER, language_part
-from railwright.model.configs.nearest_families import nearest_families
+from railwright.model.configs.nearest_families import nearest_families, other_file
 from railwright.model.configs.release_names import told, without_endings
 from railwright.model.configs.unread import notes_of, refuse_unread
 from railwright.model.shape.architecture import Transformer
@@ -105,6 +105,8 @@ def _yarn(keys: Keys) -> bool:
     older form without a word, and count as the others.
     """
     given = [keys.raw("rope_parameters"), keys.raw("rope_scaling")]
+    for key, one in zip(("rope_parameters", "rope_scaling"), given, strict=True):
+        keys.need(one is None or isinstance(one, dict), key, f"{shown(one)}: an object is expected here.")
     scaling = next((one for one in given if isinstance(one, dict)), {})
     kinds = [scaling, *(one for one in scaling.values() if isinstance(one, dict))]
     return any(one.get(key) in YARN for one in kinds for key in ("rope_type", "type"))
@@ -122,7 +124,7 @@ def _family(keys: Keys) -> Family:
         raise keys.refuse(
             "model_type",
             f"{given}; a Hugging Face config.json names its architecture there (such as llama, qwen3 or "
-            f"deepseek_v3). {nearest_families(keys)}{LISTED}",
+            f"deepseek_v3). {other_file(keys) or nearest_families(keys)}{LISTED}",
         )
     if kind in FAMILIES:
         return FAMILIES[kind]
@@ -140,9 +142,6 @@ def _family(keys: Keys) -> Family:
         f"parameters with 'railwright model show'. {LISTED}",
     )
 
-
-LONGEST = 60
-"""Letters of a name that are repeated to the user, three times those of the longest family's."""
 
 LISTED = f"'railwright model families' lists all {len(FAMILIES)} that are read."
 """Where to look for a name."""

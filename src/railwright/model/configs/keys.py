@@ -19,6 +19,16 @@ SPELT_ALIKE = 0.9
 """Likeness (difflib) from which one key is taken for another misspelt: a letter or two of ten. [1]"""
 
 
+def shown(value: Any) -> str:
+    """A value as it stands in a complaint, cut where it would fill lines."""
+    text = repr(value)
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]}…"
+
+
+LONGEST = 60
+"""Letters of a value that are repeated to the user."""
+
+
 class Keys:
     """The keys of one config.json.
 
@@ -55,7 +65,7 @@ class Keys:
             told = f"missing; a whole number of at least {least} is expected"
             self._complain(key, f"{told}{self._meant(key) or '.'}")
         elif isinstance(value, bool) or not isinstance(value, int) or value < least:
-            self._complain(key, f"{value!r} is not a whole number of at least {least}.")
+            self._complain(key, f"{shown(value)} is not a whole number of at least {least}.")
         elif value > MOST:
             self._complain(
                 key, f"a number of {len(str(value))} digits is more than the {MOST:,} that is read."
@@ -78,7 +88,7 @@ class Keys:
         if value is None:
             return default
         if not isinstance(value, bool):
-            self._complain(key, f"{value!r} is not true or false.")
+            self._complain(key, f"{shown(value)} is not true or false.")
             return default
         return value
 

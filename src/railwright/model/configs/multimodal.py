@@ -75,11 +75,23 @@ def language_part(keys: Keys) -> tuple[Keys, str]:
         raise keys.refuse(
             name, "the language model of this multimodal model is expected here, as an object with its keys."
         )
+    _need_agreement(keys, name, part)
     inner = part.get("model_type") or (INNER.get(kind) if isinstance(kind, str) else None)
     found = keys.inside(name).filled(_defaults(inner, keys))
     if isinstance(kind, str) and kind in TIED_OUTSIDE:
         found = found.replaced({"tie_word_embeddings": keys.raw("tie_word_embeddings") or False})
     return found, LEFT_OUT
+
+
+def _need_agreement(keys: Keys, name: str, part: Mapping[str, Any]) -> None:
+    """Complain where the depth stands outside too, as in older files, and is another there."""
+    key = "num_hidden_layers"
+    one, other = keys.raw(key), part.get(key)
+    keys.need(
+        not (type(one) is int and type(other) is int and one != other),
+        key,
+        f"{one} contradicts {name}.{key}: {other}, which counts; make them the same or take this one out.",
+    )
 
 
 LEFT_OUT = "its language model; encoders of images or sound are left out"

@@ -25,3 +25,23 @@ def nearest_families(keys: Keys) -> str:
         if all(keys.raw(key) is not None for key in needed):
             return f"Its keys are nearest to those of {families} ({what}). "
     return ""
+
+
+_OTHER_FILES = (
+    (("peft_type",), "These are the keys of an adapter; give the config.json of the model that it is for. "),
+    (
+        ("dim", "n_layers"),
+        "These are the keys of a params.json, as Meta and Mistral write it; give the config.json "
+        "of the same model in Hugging Face's format. ",
+    ),
+    (
+        ("general.architecture",),
+        "These are the keys of a GGUF file; give the config.json that it was made from. ",
+    ),
+)
+"""Keys of other files that lie beside weights, and what to give instead."""
+
+
+def other_file(keys: Keys) -> str:
+    """A sentence on a file that is none of Hugging Face's models, '' where it may be one."""
+    return next((told for needed, told in _OTHER_FILES if all(keys.raw(k) is not None for k in needed)), "")

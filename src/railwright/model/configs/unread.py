@@ -186,13 +186,18 @@ def _extra_layers(keys: Keys) -> tuple[str, ...]:
 
 
 def _headless(outer: Keys) -> tuple[str, ...]:
-    """Models that give a score or a class (reward models) have no LM head."""
+    """Models that give a score, a class (reward models) or vectors (embeddings) have no LM head."""
     named = outer.raw("architectures")
     return tuple(
         f"architectures: '{name}' has no LM head; it is counted with one, as a language model."
         for name in (named if isinstance(named, list) else [])
-        if isinstance(name, str) and name.endswith(_SCORERS)
+        if isinstance(name, str) and (name.endswith(_SCORERS) or _is_bare(name))
     )
+
+
+def _is_bare(name: str) -> bool:
+    """Whether a class of Hugging Face is the layers alone; ChatGLM's has a head under that name."""
+    return name.endswith("Model") and not name.endswith("LMHeadModel") and name != "ChatGLMModel"
 
 
 def _whole(value: Any) -> TypeGuard[int]:
