@@ -13,7 +13,7 @@ from railwright.model.operators.looped import KERNELS, SORTED, WAITED
 from railwright.model.operators.recompute import SEARCH
 from railwright.model.shape.architecture import Operator, Transformer
 from railwright.spec.lora import Lora
-from railwright.spec.training import TrainingJob
+from railwright.spec.training import Overlap, TrainingJob
 from railwright.training import simulate
 from railwright.training.lanes.tasks import Task, run
 from railwright.training.passes.chain import FINDING, woven
@@ -91,6 +91,17 @@ def test_parameters_are_gathered_when_the_host_has_found_all_rows() -> None:
     gather = Task("dp", "dp parameters", "all_gather", 2.0, (), 1)
     for reached, takes in ((True, 5.0), (False, 4.0)):
         assert run(woven(tasks, (0, 1), {1: (gather,)}, {}, 1, reached=reached)).duration == takes
+
+
+@pytest.mark.parametrize("ahead", [2, 3])
+@pytest.mark.parametrize("pipeline", [1, 2])
+def test_parameters_asked_for_earlier_come_no_earlier_behind_a_search(pipeline: int, ahead: int) -> None:
+    # every layer has a search, so that a unit's gathers are issued behind that of the one before it
+    def step(prefetch: int) -> float:
+        one = job(zero=3, pipeline=pipeline, gpus=8, batch=32, overlap=Overlap(prefetch=prefetch))
+        return simulate(looped(one), MOE, machine(1)).step_time
+
+    assert step(ahead) == pytest.approx(step(1), rel=1e-12)
 
 
 @pytest.mark.parametrize(

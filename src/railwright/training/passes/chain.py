@@ -284,7 +284,8 @@ def woven(
         issued += [(over, RETURN, unit, returns[unit])] if unit in returns else []
     found = list(tasks)
     last: list[dict[int, int]] = [{} for _ in range(4)]
-    for after, what, unit, task in sorted(issued, key=lambda one: one[:2]):
+    # by the last of what each waits for: a search of rows may come behind the end of another unit
+    for after, what, unit, task in sorted(issued, key=lambda one: (max(one[0], default=-1), one[1])):
         behind = {GATHER: FETCH, RETURN: REDUCE}.get(what)
         if behind is not None and unit in last[behind]:
             after = (*after, last[behind][unit])
