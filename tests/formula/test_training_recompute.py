@@ -19,7 +19,7 @@ from railwright.training import simulate
 from railwright.training.software.constants import constant
 from railwright.training.software.eras import Pace
 from railwright.training.software.host import launch_times
-from training_cases import DENSE, MOE, job, machine, priced, roofline
+from training_cases import BLOCKS, DENSE, MOE, job, machine, priced, roofline
 
 LAYERS = 8
 MICROBATCHES = 8
@@ -90,6 +90,31 @@ def test_shared_experts_are_gathered_and_reduced_again() -> None:
 def test_what_only_loses_its_output_sends_nothing_again(part: str) -> None:
     cut = {"tensor": 2, "expert": 4, "sequence_parallel": True}
     assert counts(again(part, **cut), SHARED) == counts(again(**cut), SHARED)
+
+
+@pytest.mark.parametrize("kind", ["ring", "all-to-all", "all-gather"])
+def test_context_parallel_ranks_meet_again_for_the_core_attention_alone(kind: str) -> None:
+    # whatever another part runs again, keys and values have come already
+    cut = {"context": 4, "context_kind": kind, "batch": 64}
+
+    def met(*modules: str) -> dict[str, float]:
+        found = counts(again(*modules, **cut), SHARED)
+        return {purpose: n for purpose, n in found.items() if purpose.startswith("cp")}
+
+    forward = {
+        purpose: n for purpose, n in met().items() if "backward" not in purpose and "reduce" not in purpose
+    }
+    for part in ("layernorm", "moe", "moe_act", "shared_experts"):
+        assert met(part) == met()
+        assert met(part, "core_attn") == met("core_attn")
+    assert met("core_attn") == met() | {purpose: 2 * n for purpose, n in forward.items()}
+
+
+def test_layers_without_attention_exchange_no_keys_again() -> None:
+    # of a hybrid's eight layers one is attention
+    cut = {"context": 2, "context_kind": "all-gather", "batch": 64}
+    more = counts(again("core_attn", **cut), BLOCKS) - counts(again(**cut), BLOCKS)
+    assert more == {"cp all-gather": 4}
 
 
 @pytest.mark.parametrize(

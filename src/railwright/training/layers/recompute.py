@@ -31,12 +31,12 @@ class Again:
     """What of one kind of layer is computed again.
 
     whole  parts that run with their collectives
-    core   the core attention [s]
+    core   the core attention, with what context-parallel ranks exchange around it; None: not of it [s]
     rest   operators of neither [s]
     """
 
     whole: tuple[str, ...] = ()
-    core: float = 0.0
+    core: float | None = None
     rest: float = 0.0
 
 
@@ -78,10 +78,11 @@ def again_of(
     if job.layout.recompute != "selective":
         return Again()
     whole = whole_parts(arch, kind, job.layout.recompute_modules) if era_of(job).repeats else ()
-    core = rest = 0.0
+    core: float | None = None
+    rest = 0.0
     for op in operators.recomputed:
         if op.name in CORE:
-            core += kernel_time(op)
+            core = (core or 0.0) + kernel_time(op)
         elif not any(_within(op.name, part) for part in whole):
             rest += kernel_time(op)
     return Again(whole, core, rest)

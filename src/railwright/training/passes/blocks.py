@@ -97,7 +97,8 @@ class Blocks:
                 share = input_share(self.job, cost.name)
                 chain.communicate(self.exchange.gathering(width=self.widths[cost.name], share=share))
         self.compute(chain, "recomputed attention", "recompute", found.rest)
-        self.attend(chain, "recomputed attention", "recompute", found.core)
+        if found.core is not None:
+            self.attend(chain, "recomputed attention", "recompute", found.core)
         for part in found.whole:
             inside = part_of(self.layers[kind], part)
             if part != "shared_experts":
