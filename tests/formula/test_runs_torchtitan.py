@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from railwright.errors import RailwrightError
 from railwright.runs import Asked, read_run
 from railwright.spec.training import TrainingJob
 
@@ -294,6 +295,44 @@ def test_stages_that_make_room_for_embedding_and_output_are_told() -> None:
     )
     none = "".join(f"pipeline_parallel_{end}_stage_less_layers = 0\n" for end in ("first", "last"))
     assert read(TODAY.replace("[parallelism]\n", added + none))[1] == ()
+
+
+def test_pieces_are_the_lists_of_their_modules() -> None:
+    """Without them InterleavedZeroBubble would have two for each stage; here there are four."""
+    ends = [range(10), *(range(k, k + 17) for k in range(10, 112, 17)), range(112, 126)]
+    parts = [[f"layers.{k}" for k in end] for end in ends]
+    named = [["tok_embeddings", *parts[0]], *parts[1:-1], [*parts[-1], "norm", "output"]]
+    added = (
+        '[parallelism]\npipeline_parallel_degree = 2\npipeline_parallel_schedule = "InterleavedZeroBubble"\n'
+        f"module_fqns_per_model_part = {named}\n"
+    )
+    job, notes = read(TODAY.replace("[parallelism]\n", added))
+    assert (job.layout.virtual_pipeline, job.layout.layers_per_stage) == (4, (10, *(17,) * 6, 14))
+    assert not [note for note in notes if "stage_less_layers" in note or "not read" in note]
+
+
+@pytest.mark.parametrize(
+    ("schedule", "count", "told"),
+    [
+        (
+            "Interleaved1F1B",
+            3,
+            "3 pieces with 126 layers are given; expected: as many pieces on each of 2 stages",
+        ),
+        ("1F1B", 4, "4 pieces with 126 layers are given; expected: one piece on each of 2 stages"),
+        ("1F1B", 0, "2 pieces with 125 layers are given; expected: one piece on each of 2 stages"),
+    ],
+)
+def test_pieces_that_are_no_pipeline_are_refused(schedule: str, count: int, told: str) -> None:
+    layers = [f"layers.{k}" for k in range(126 if count else 125)]
+    pieces = count or 2
+    parts = [layers[i * len(layers) // pieces : (i + 1) * len(layers) // pieces] for i in range(pieces)]
+    added = (
+        f'[parallelism]\npipeline_parallel_degree = 2\npipeline_parallel_schedule = "{schedule}"\n'
+        f"module_fqns_per_model_part = {parts}\n"
+    )
+    with pytest.raises(RailwrightError, match=told):
+        read(TODAY.replace("[parallelism]\n", added))
 
 
 def test_weights_loaded_in_16_bits_have_no_masters_and_gradients_reduced_in_fp32() -> None:

@@ -19,7 +19,8 @@ from railwright.model.shape.architecture import Transformer
 from railwright.runs.given import ranks_of
 from railwright.runs.tables import Tables
 from railwright.runs.torchtitan_unread import otherwise, unread
-from railwright.spec.training import Software
+from railwright.spec.training import Layout, Software
+from railwright.training.layers.stages import layers_per_piece
 from railwright.training.software.eras import eras
 
 FLAVORS = {
@@ -242,6 +243,11 @@ def _stages(read: Tables, arch: Transformer, notes: list[str]) -> dict[str, Any]
             f"{', '.join(SCHEDULES)} are"
         )
     schedule, virtual = SCHEDULES[named.lower()]
+    found: dict[str, Any] = {"pipeline": stages}
+    if schedule not in ("1f1b", "interleaved"):
+        found["schedule"] = schedule
+    if parts := read.get("parallelism", "module_fqns_per_model_part", []):
+        return found | _pieces(read, parts, stages, schedule, arch)
     each = read.degree("pipeline_parallel_layers_per_stage", 0)
     less = sum(
         read.get("parallelism", f"pipeline_parallel_{end}_stage_less_layers", 1) for end in ("first", "last")
@@ -253,10 +259,31 @@ def _stages(read: Tables, arch: Transformer, notes: list[str]) -> dict[str, Any]
         )
     if each and schedule in ("interleaved", "zb-h1"):
         virtual = max(-(-(arch.layers + less) // each) // stages, 1)
-    found: dict[str, Any] = {"pipeline": stages}
-    if schedule not in ("1f1b", "interleaved"):
-        found["schedule"] = schedule
     return found | ({"virtual_pipeline": virtual} if virtual > 1 else {})
+
+
+def _pieces(read: Tables, parts: Any, stages: int, schedule: str, arch: Transformer) -> dict[str, Any]:
+    """The pieces of the model by the modules that each has, which decide how many there are.
+
+    Source: torchtitan e347b1e, distributed/pipeline_parallel.py, pipeline_llm.
+    """
+    where = f"{read.file}: [parallelism] module_fqns_per_model_part"
+    if not all(isinstance(part, list) for part in parts):
+        raise RailwrightError(f"{where}: a list of lists of modules is expected, one for each piece")
+    sizes = tuple(sum(str(module).startswith("layers.") for module in part) for part in parts)
+    alone = schedule in ("1f1b", "gpipe")
+    if sum(sizes) != arch.layers or len(sizes) % stages or (alone and len(sizes) > stages):
+        each = "one piece" if alone else "as many pieces"
+        raise RailwrightError(
+            f"{where}: {len(sizes)} pieces with {sum(sizes)} layers are given; expected: {each} on each of "
+            f"{stages} stages, with the {arch.layers} layers of {arch.name} together"
+        )
+    folded = schedule in ("zb-v", "dualpipe-v")
+    virtual = 1 if folded else len(sizes) // stages
+    layout = Layout(pipeline=stages, virtual_pipeline=virtual)
+    found: dict[str, Any] = {"virtual_pipeline": virtual} if virtual > 1 else {}
+    usual = sizes == layers_per_piece(arch.layers, len(sizes), layout)
+    return found if usual else found | {"layers_per_stage": sizes}
 
 
 def _sharding(read: Tables, layout: Mapping[str, Any], data: int, replicate: int) -> dict[str, Any]:
