@@ -138,6 +138,29 @@ class Chain:
         if seconds > 0:
             self.tail = (*self.tail, self._put("host", name, "launch", seconds, before))
 
+    def launched_around(self, seconds: float, place: int) -> None:
+        """As `launched`, from the chain's beginning on, where the host waits for the GPU at task `place`:
+        what it launches before and behind that is shared out by compute.
+
+        Else all would be launched behind the wait, since the host does one thing after the other.
+        """
+        self.flush()
+        if seconds <= 0:
+            return
+        times = [task.duration if task.lane == "compute" else 0.0 for task in self.tasks]
+        first = seconds * sum(times[:place]) / sum(times) if any(times) else seconds
+
+        def moved(after: tuple[int, ...]) -> tuple[int, ...]:
+            return tuple(n if n == BEFORE else n + 1 for n in after)
+
+        before, self.tail = self.tail, ()
+        found = [task.behind(moved(task.after)) for task in self.tasks]
+        self.tasks = []
+        self.launched(first, (BEFORE,))
+        self.tasks += found
+        self.cuts, self.tail = [cut + 1 for cut in self.cuts], moved(before)
+        self.launched(seconds - first, (place + 1,))
+
     def unlaunched(self) -> Chain:
         """The chain without what the host launches for it."""
         kept = [task.lane != "host" for task in self.tasks]

@@ -33,7 +33,7 @@ from railwright.training.layers.recompute import (
 from railwright.training.layout.route import Chunk
 from railwright.training.layout.schedule import SPLIT, TOGETHER, in_pairs, order_name, schedule_name
 from railwright.training.passes.blocks import RECOMPUTED, Blocks
-from railwright.training.passes.chain import BEFORE, Chain, take_turns, woven
+from railwright.training.passes.chain import BEFORE, FINDING, Chain, take_turns, woven
 from railwright.training.passes.copies import FROM_HOST, TO_HOST, copied_both, copy_tasks
 from railwright.training.passes.exchange import Exchange
 from railwright.training.passes.head import gathered_for_weights, head_backward, head_forward
@@ -307,8 +307,13 @@ class Work:
         """
         part.flush()
         blocking = self.job.launch_blocking
-        if blocking or not self.ahead:
-            host = launching(self._launches[kind], seconds, part.tasks, blocking)
+        if not blocking and self.ahead:
+            return
+        host = launching(self._launches[kind], seconds, part.tasks, blocking)
+        searched = [i for i, task in enumerate(part.tasks) if task.name == FINDING]
+        if searched:
+            part.launched_around(host, searched[-1])
+        else:
             part.launched(host, part.tail if blocking else (BEFORE,))
 
     def _launch_bound(
