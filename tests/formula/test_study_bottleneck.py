@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from io import StringIO
+from pathlib import Path
 
 import pytest
 from rich.console import Console
@@ -165,6 +166,60 @@ def told_of_launches(study: str) -> tuple[str, float]:
     step = result.variants[0].jobs[0].step
     assert step is not None
     return warning, step.step_time
+
+
+ALONE = HEAD % (1, "dgx-h100", "single-switch") + (
+    "jobs:\n- {name: sft, model: qwen2.5-7b, gpus: 1, tokens: 1e9, sequence: 2048, global_batch: 8, %s}\n"
+)
+RANKS = HEAD % (1, "dgx-h100", "single-switch") + (
+    "recommendations:\n- {name: r, kind: recommendation, model: %s, gpus: 1, global_batch: 4096, "
+    "samples: 1e9}\n"
+)
+
+
+def test_of_one_gpu_nothing_is_left_without_kernels_and_launches():
+    """They hide each other on it: launches alone were worth 10 %, and were told for both."""
+    result = rw.run(load_study_text(ALONE % "lora: {rank: 16}, layout: {recompute: full}"))
+    rows = {row.name: row.effect for row in result.what_ifs}
+    assert rows[FREE_LAUNCHES] > 0.05
+    assert rows[INFINITE_COMPUTE] < 0.01
+    assert FREE_WORK not in rows
+    assert "free compute and launches would take 100 % off the step" in result.answer[1]
+
+
+def test_one_gpu_that_launches_nothing_has_no_step_without_kernels(tmp_path: Path):
+    """Both were divisions by a step of no time."""
+    graph = rw.run(load_study_text(ALONE % "lora: {rank: 16}, cuda_graphs: [step]"))
+    assert graph.answer[1].startswith("The network is not your bottleneck: infinite compute would take 100 %")
+    tables = "{rows: [1000, 20000], lookups: 1, width: 64, dense_features: 13, bottom: [64], top: [64, 1]}"
+    with_file = tmp_path / "small.yaml"
+    with_file.write_text(f"{tables[:-1]}, kind: recommendation, interaction: dot, source: none}}")
+    ranking = rw.run(load_study_text(RANKS % with_file))
+    assert ranking.answer[1].startswith("The network is not your bottleneck: infinite compute would take 100")
+
+
+def test_of_one_gpu_what_lies_on_the_host_is_left():
+    """Both free: Adam on the host and its copies are the rest of the step."""
+    offloaded = "software: deepspeed-2024, layout: {offload: [optimizer], recompute: full}"
+    result = rw.run(load_study_text(ALONE % offloaded))
+    step = result.variants[0].jobs[0].step
+    (left,) = (row.step_time for row in result.what_ifs if row.name == FREE_WORK)
+    assert left == pytest.approx(step.exposed("adam") + step.exposed("copy"), rel=0.01)
+
+
+def test_a_verdict_of_the_host_tells_its_wait_and_what_beats_communication():
+    """Free communication 18 % and free launches 18 %: only with kernels are launches worth more, 55 %."""
+    over_two = HEAD % (2, "dgx-h100", "rail-optimised") + (
+        "jobs:\n- {name: tp, model: llama-3-70b, tokens: 1e9, sequence: 4096, global_batch: 8, "
+        "layout: {tensor: 16, sequence_parallel: true, recompute: full}}\n"
+    )
+    result = rw.run(load_study_text(over_two), what_if=False)
+    assert result.bottleneck == "host"
+    worth, _, spent = result.answer[1].partition(";")
+    rest = "free kernel launches 18 % and infinite compute 2 %"
+    both = "free compute and launches would take 55 % off the step"
+    assert worth.endswith(f"{both}, free communication 18 % (18 % between servers), {rest}")
+    assert "waiting for launches 18 %" in spent
 
 
 def test_the_warning_names_the_field_and_what_it_would_save():

@@ -97,17 +97,20 @@ def savings(step: StepResult, rows: Iterable[SensitivityRow], fabric: Fabric | N
     """
     saved = {r.name: 1 - r.step_time / step.step_time for r in rows if r.step_time is not None}
     waited = {s.kind: s.exposed / step.step_time for s in step.shares}
-    compute, launches = saved.get(INFINITE_COMPUTE, 0.0), saved.get(FREE_LAUNCHES, 0.0)
+    data, adam, copy = (waited.get(kind, 0.0) for kind in ("data", ADAM, "copy"))
+    # One GPU that waits for nothing has no row of what would leave nothing of its step.
+    alone = 1 - data - adam - copy
+    compute = saved.get(INFINITE_COMPUTE, alone)
     return Savings(
         communication=saved.get(FREE_COMMUNICATION, 0.0),
         between=saved.get(FREE_BETWEEN, 0.0) * (_network_bound(fabric, step) if fabric else 1.0),
-        # Without a row of both nothing is launched, or all of the step is work.
-        work=saved.get(FREE_WORK, max(compute, launches)),
+        # Several without a row of both launch nothing.
+        work=saved.get(FREE_WORK, compute if FREE_COMMUNICATION in saved else alone),
         compute=compute,
-        launches=launches,
-        data=waited.get("data", 0.0),
-        adam=waited.get(ADAM, 0.0),
-        copy=waited.get("copy", 0.0),
+        launches=saved.get(FREE_LAUNCHES, 0.0),
+        data=data,
+        adam=adam,
+        copy=copy,
     )
 
 
@@ -142,7 +145,7 @@ def bottleneck(variant: VariantResult, rows: Sequence[SensitivityRow], whose: st
         of.append(f"{'in' if of else 'In'} job '{variant.jobs[0].name}'")
     if of:
         verdict = f"{', '.join(of)}, {verdict[0].lower()}{verdict[1:]}"
-    return f"{verdict}: {_worth(saved)}; {_spent(variant, step)}.{_others(variant)}"
+    return f"{verdict}: {_worth(saved)}; {_spent(variant, step, what_holds(saved))}.{_others(variant)}"
 
 
 def _verdict(saved: Savings) -> str:
@@ -160,6 +163,9 @@ def _worth(saved: Savings) -> str:
     told = [(saved.communication, "free communication", between)]
     if what_holds(saved) == "host":
         told += [(saved.launches, "free kernel launches", ""), (saved.compute, "infinite compute", "")]
+        if saved.communication > saved.launches:
+            # Only together are kernels and launches, which hide each other, worth more than communication.
+            told.append((saved.work, "free compute and launches", ""))
     elif saved.work == saved.compute:
         told.append((saved.work, "infinite compute", ""))
     else:
@@ -173,8 +179,11 @@ def _worth(saved: Savings) -> str:
     return listed(parts)
 
 
-def _spent(variant: VariantResult, step: StepResult) -> str:
-    """'compute is 76 % of the step and exposed communication 21 % (…), led by expert all-to-all (…)'."""
+def _spent(variant: VariantResult, step: StepResult, what: What) -> str:
+    """'compute is 76 % of the step and exposed communication 21 % (…), led by expert all-to-all (…)'.
+
+    what  the verdict, whose part of the step is told where it is a wait
+    """
     exposed = {s.kind: s.exposed for s in step.shares if s.kind in COMMUNICATION and s.exposed > 0}
     between = exposed_between(variant.fabric, step)
     inside = sum(exposed.values()) - between
@@ -183,7 +192,7 @@ def _spent(variant: VariantResult, step: StepResult) -> str:
     waits = "".join(
         f", {WAITS[s.kind]} {share(s.exposed / step.step_time)}"
         for s in sorted(step.shares, key=lambda s: -s.exposed)
-        if s.kind in WAITS and s.exposed > (0.0 if s.kind == "data" else between + inside)
+        if s.kind in WAITS and s.exposed > (0.0 if s.kind in ("data", what) else between + inside)
     )
     sentence = (
         f"compute is {share(compute / step.step_time)} of the step{waits} and "

@@ -331,14 +331,20 @@ def _no_launches(job: TrainingJob, machine: Machine) -> Case | None:
     return Case(job, machine, pace=replace(pace, host=0.0))
 
 
-def _no_kernels(job: TrainingJob, machine: Machine) -> Case:
+def _is_work(job: TrainingJob, machine: Machine) -> bool:
+    """Whether nothing would be left of a step without kernels and launches: that of one GPU alone."""
+    return job_gpus(job, machine.network.fabric) == 1 and not job.layout.offload
+
+
+def _no_kernels(job: TrainingJob, machine: Machine) -> Case | None:
+    if "step" in job.cuda_graphs and _is_work(job, machine):
+        return None
     return Case(job, machine, kernel=kernel_in_no_time)
 
 
 def _no_work(job: TrainingJob, machine: Machine) -> Case | None:
-    """Neither kernels nor launches take time; None where launches take none anyway, and for one GPU, of whose
-    step nothing would be left."""
-    if job_gpus(job, machine.network.fabric) == 1:
+    """Neither kernels nor launches take time; None where launches take none anyway, or no step is left."""
+    if _is_work(job, machine):
         return None
     launched = _no_launches(job, machine)
     return launched and replace(launched, kernel=kernel_in_no_time)

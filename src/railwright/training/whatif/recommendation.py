@@ -107,7 +107,10 @@ def _one_slower(job: RecommendationJob, machine: Machine) -> Case | None:
     return Case(job, machine, kernel=slowed(lambda op: kernel_time(op, machine.gpu), SLOWER))
 
 
-def _no_kernels(job: RecommendationJob, machine: Machine) -> Case:
+def _no_kernels(job: RecommendationJob, machine: Machine) -> Case | None:
+    """None for one GPU, of whose step nothing would be left."""
+    if gpus_of(job, machine.network.fabric)[0] == 1:
+        return None
     return Case(job, machine, kernel=kernel_in_no_time)
 
 
