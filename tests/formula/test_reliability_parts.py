@@ -23,12 +23,15 @@ from railwright.reliability.checkpointing import (
 from railwright.reliability.constants import constants, restart_time
 from railwright.reliability.fabric_faults import Mending, network_faults, step_time
 from railwright.reliability.lemons import worst_tenth
+from railwright.reliability.montecarlo import within_band
 from railwright.reliability.parts import age_factor, components, fatal_flaps, stalls, stock
 from railwright.reliability.replay import Trace, concurrent, shortage, spares
+from railwright.reliability.result import NetworkFault
+from railwright.reliability.words import fate
 from railwright.spec import load_study_text
 from railwright.spec.reliability import Checkpoint, Flaps, Recovery, Reliability
 from railwright.spec.starters import template
-from railwright.units import DAY, YEAR, show_count, show_time
+from railwright.units import DAY, YEAR, show_amount, show_count, show_time
 from reliability_cases import asking, catalog, machine, study
 
 
@@ -308,9 +311,54 @@ def test_an_elastic_job_loses_less() -> None:
 
 def test_a_job_on_part_of_a_server_stands_on_the_nics_of_its_own_gpus() -> None:
     """NICs and cables of the server's other GPUs interrupt other jobs."""
-    job = study().jobs[0].model_copy(update={"gpus": 1, "layout": type(study().jobs[0].layout)()})
-    held = stock(machine().network.fabric, job)
-    assert (held.units["gpu"], held.units["nic"], held.units["link"]) == (1, 1, 1)
+    apart = {"gpus": 2, "gpus_per_server": 1, "layout": type(study().jobs[0].layout)()}
+    held = stock(machine().network.fabric, study().jobs[0].model_copy(update=apart))
+    assert (held.units["gpu"], held.units["nic"], held.units["link"]) == (2, 2, 2)
+
+
+def test_a_job_inside_one_server_needs_no_network() -> None:
+    """Its NICs, cables and leaf interrupted it, and with no spare a dead leaf was said to stop it."""
+    alone = study().jobs[0].model_copy(update={"gpus": 8})
+    asked = asking().model_copy(update={"jobs": (alone,)})
+    found = goodput(asked, machine(), catalog())
+    assert not {c.name for c in found.components if c.units} & {"nic", "link", "leaf", "spine", "trunk"}
+    assert found.network is None
+    assert sum(c.share for c in found.components) == pytest.approx(1.0)
+    assert not any("flaps" in note for note in found.notes)
+
+
+def test_the_date_holds_the_range_of_the_step() -> None:
+    """Failures alone give a week where the step's own range gives a month: both are told, and named."""
+    found = goodput(asking(), machine(), catalog(), network=False)
+    run, (low, high) = found.forecast, found.forecast.band
+    early, _, late, _, _ = run.wall_measured
+    assert run.wall[0] > early > low * run.wall[0]
+    assert run.wall[2] < late < high * run.wall[2]
+    both = f"{show_time(early)} to {show_time(late)} with the range of the predicted step too, {low:.2f} to"
+    assert f"in eight of ten cases by failures alone, {both}" in found.answer[2]
+    assert any("published runs took 1.1 to 1.28 times as long as predicted" in note for note in found.notes)
+
+
+@pytest.mark.parametrize(("low", "high", "middle"), [(0.9, 1.3, 1.0), (1.1, 1.44, 1.2586)])
+def test_four_of_five_steps_lie_in_their_range(low: float, high: float, middle: float) -> None:
+    """A range that does not hold the prediction has its geometric middle in the middle."""
+    ratios = within_band(np.ones(1), low, high)
+    assert np.percentile(ratios, (10, 50, 90)) == pytest.approx((low, middle, high), rel=0.01)
+
+
+def test_the_report_says_stands_still_where_the_terminal_does() -> None:
+    """It said 'restarts' of a leaf that takes more servers than there are spares."""
+    assert fate(NetworkFault("leaf", "leaf-01", None, 2, 0.004, "")) == "stands still"
+    assert fate(NetworkFault("leaf", "leaf-01", None, 2, 0.0, "")) == "restarts"
+    assert fate(NetworkFault("nic", "server-01/nic-0", 1.0264, 0, 0.0, "")) == "1.026 x"
+
+
+def test_few_gpu_hours_are_told_as_they_are() -> None:
+    """2.8 were told as 3, beside 2.8 of `run` and `cost`."""
+    few = study().jobs[0].model_copy(update={"gpus": 2, "tokens": 1e6})
+    found = goodput(asking().model_copy(update={"jobs": (few,)}), machine(), catalog(), network=False)
+    assert found.forecast.gpu_hours[-1] < 100
+    assert f"takes {show_amount(found.forecast.gpu_hours[-1])} GPU-hours" in found.answer[2]
 
 
 def test_an_interval_beyond_the_run_costs_no_more_than_the_run() -> None:

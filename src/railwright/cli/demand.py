@@ -271,7 +271,6 @@ def _kwh(joules: float) -> str:
 def _print_told(found: list[Demand], *, alone: bool, of_study: bool) -> None:
     """Where the pace is from, and what else belongs to the figures."""
     from railwright.cli.tables import print_words
-    from railwright.units import show_count
 
     first = found[0]
     for source in dict.fromkeys(f"{one.gpu}: {one.pace.source}" for one in found):
@@ -289,7 +288,7 @@ def _print_told(found: list[Demand], *, alone: bool, of_study: bool) -> None:
     for one in found:
         if one.idle.high:
             print_words(
-                f"The run on {one.gpu} leaves {_range(one.idle, show_count)} GPUs of its servers idle, at "
+                f"The run on {one.gpu} leaves {_idle(one.idle)} of its servers idle, at "
                 f"{100 * one.idle_share:.0f} % of their part of the power; where other work has them, that "
                 "is not this run's."
             )
@@ -299,14 +298,10 @@ def _print_told(found: list[Demand], *, alone: bool, of_study: bool) -> None:
 
 def _beside(one: Demand, of_study: bool) -> str:
     """What whole published runs took beside figures like these; '' where none is known."""
-    from railwright.training.software.constants import constant
+    from railwright.training.demand.whole_runs import over_benchmarks
 
     if of_study:
-        least, most = constant("run_over_step_least"), constant("run_over_step_most")
-        return (
-            f"Steps are those of a benchmark: those of published runs took {least:g} to {most:g} times as "
-            "long as predicted."
-        )
+        return f"{over_benchmarks()}."
     if not one.runs:
         return ""
     told = ", ".join(f"{run} {ratio:.1f}" for run, ratio in one.runs)
@@ -314,6 +309,13 @@ def _beside(one: Demand, of_study: bool) -> str:
         f"Whole runs on {one.gpu} took more GPU-hours than the middle says of them: {told} times; what "
         "their makers count beside steps is not published."
     )
+
+
+def _idle(gpus: Range) -> str:
+    """'1 GPU', '4 (0 to 6) GPUs'."""
+    from railwright.units import number, show_count
+
+    return number(1, "GPU") if gpus.ends == (1, 1, 1) else f"{_range(gpus, show_count)} GPUs"
 
 
 def _range(value: Range, show: Callable[[float], str]) -> str:

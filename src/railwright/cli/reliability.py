@@ -13,7 +13,6 @@ from railwright.units import show_share
 
 if TYPE_CHECKING:
     from railwright.reliability import Goodput
-    from railwright.reliability.result import NetworkFault
 
 SHOWN = 5e-4
 """Smallest share of the wall time with a row of its own."""
@@ -155,20 +154,21 @@ def _show_recovery(g: Goodput) -> None:
 
 def _show_run(g: Goodput) -> None:
     from railwright.cli.tables import print_table
-    from railwright.units import show_count, show_time
+    from railwright.units import show_amount, show_time
 
     run = g.forecast
     typer.echo(
-        f"\nThe run, {run.samples:,} simulated ({run.interruptions:.0f} interruptions each, in bursts as in "
-        f"StepFun's trace; {show_share(run.waiting)} of the time waiting for a server)"
+        f"\nThe run, {run.samples:,} simulated ({show_amount(run.interruptions)} interruptions each, in "
+        f"bursts as in StepFun's trace; {show_share(run.waiting)} of the time waiting for a server)"
     )
     names = ("p10", "p50", "p90", "p99", "mean")
     spare = ", with spares" if g.spares else ""
     rows = [
         ("wall time", *map(show_time, run.wall)),
+        ("with the step's range", *map(show_time, run.wall_measured)),
         ("million GPU-hours" + spare, *(f"{hours / 1e6:.3g}" for hours in run.gpu_hours))
         if run.gpu_hours[0] >= 1e6
-        else ("GPU-hours" + spare, *map(show_count, run.gpu_hours)),
+        else ("GPU-hours" + spare, *map(show_amount, run.gpu_hours)),
         ("time spent training", *map(show_share, run.ettr[:3]), "", show_share(run.ettr[3])),
     ]
     print_table(("", *names), rows, right=True)
@@ -182,6 +182,7 @@ def _show_run(g: Goodput) -> None:
 
 def _show_network(g: Goodput) -> None:
     from railwright.cli.tables import print_table
+    from railwright.reliability.words import fate
     from railwright.units import show_count, show_time
 
     if g.network is None:
@@ -190,7 +191,7 @@ def _show_network(g: Goodput) -> None:
     typer.echo(f"\nFailed network elements (step on the sound fabric: {show_time(found.healthy)})")
     rows = [
         (
-            row.what, row.element, _step(row),
+            row.what, row.element, fate(row),
             f"{100 * row.expected:.3f} %", row.why,
         )
         for row in found.faults
@@ -210,13 +211,6 @@ def _show_network(g: Goodput) -> None:
             ],
             right=True,
         )  # fmt: skip
-
-
-def _step(row: NetworkFault) -> str:
-    """What becomes of the step."""
-    if row.slowdown is None:
-        return "stands still" if row.expected else "restarts"
-    return f"{row.slowdown:.3f} x"
 
 
 def _show_tornado(g: Goodput, every: bool) -> None:

@@ -32,11 +32,21 @@ Tell = Callable[[str], None]
 SAME = 1e-3
 """Slowdowns up to this are none: collectives are not priced more finely."""
 
-_STEPS: WeakKeyDictionary[Machine, dict[str, float]] = WeakKeyDictionary()
+
+@dataclass(frozen=True)
+class Step:
+    """A predicted step [s], and the range that 80 % of measured over predicted ones are expected in."""
+
+    time: float
+    low: float
+    high: float
 
 
-def step_time(job: TrainingJob, arch: Transformer, machine: Machine, faults: Sequence[str] = ()) -> float:
-    """The job's step with some elements dead, by their names; remembered per machine. [s]
+_STEPS: WeakKeyDictionary[Machine, dict[str, Step]] = WeakKeyDictionary()
+
+
+def step_of(job: TrainingJob, arch: Transformer, machine: Machine, faults: Sequence[str] = ()) -> Step:
+    """The job's step with some elements dead, by their names; remembered per machine.
 
     Raises PlanError where a GPU of the job cannot join any more.
     """
@@ -48,8 +58,14 @@ def step_time(job: TrainingJob, arch: Transformer, machine: Machine, faults: Seq
             dead = [Fault(element=name) for name in faults]
             gone = np.setdiff1d(lost_servers(network.fabric, dead), _servers(job, network.fabric))
             network = replace(network, fabric=apply_faults(network.fabric, dead, gone.tolist()))
-        known[key] = simulate(job, arch, replace(machine, network=network), most_events=0).step_time
+        step = simulate(job, arch, replace(machine, network=network), most_events=0)
+        known[key] = Step(step.step_time, step.error_low, step.error_high)
     return known[key]
+
+
+def step_time(job: TrainingJob, arch: Transformer, machine: Machine, faults: Sequence[str] = ()) -> float:
+    """How long `step_of` is. [s]"""
+    return step_of(job, arch, machine, faults).time
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from railwright.reliability.basis import (
 )
 from railwright.reliability.checkpointing import beyond_memory, spoiled
 from railwright.reliability.constants import constant
-from railwright.reliability.fabric_faults import Mending, network_faults, step_time
+from railwright.reliability.fabric_faults import Mending, Step, network_faults, step_of
 from railwright.reliability.formulas import (
     ettr_meta,
     ettr_renewal,
@@ -71,13 +71,15 @@ def goodput(
     asked, job, held, parts = basis.asked, study.jobs[0], basis.held, basis.parts
     saved, recovery = basis.saved, basis.recovery
     arch, mtti = load_model(job.model), basis.figures.mtti
-    ideal = job.tokens / (job.global_batch * job.sequence) * step_time(job, arch, machine)
+    step = step_of(job, arch, machine)
+    ideal = job.tokens / (job.global_batch * job.sequence) * step.time
     refuse_standstill(job.name, held, within(basis.figures, ideal), saved)
     tell("spares")
     kept = _kept(basis, study.cluster.servers - held.servers - len(machine.network.fabric.lost))
     mending = Mending(constant("repair_mean").value, recovery.hardware - recovery.detect, kept.servers)
     by_name, spines = {p.name: p for p in parts}, study.cluster.compute.spare_spines
-    found = network_faults(job, arch, machine, by_name, spines, mending, tell) if network else None
+    crosses = network and held.servers > 1
+    found = network_faults(job, arch, machine, by_name, spines, mending, tell) if crosses else None
     figures = within(replace(basis.figures, degraded=found.degraded if found else 0.0), ideal)
     tell("Monte Carlo")
     length = ideal / closed.ettr(figures)
@@ -85,7 +87,7 @@ def goodput(
     waits_with_enough = waits if kept.servers == kept.enough else _waits(basis, kept.enough, length)
     covered = replace(figures, waiting=float(waits_with_enough.mean()))
     figures = replace(figures, waiting=float(waits.mean()))
-    forecast = _forecast(basis, figures, kept.servers, ideal, waits)
+    forecast = _forecast(basis, figures, kept.servers, ideal, waits, step)
     swings = tornado(basis, figures)
     result = Goodput(
         job=job.name, gpus=held.gpus, servers=held.servers, nodes=held.nodes, rates=asked.rates, answer=(),
@@ -99,7 +101,7 @@ def goodput(
         target=(asked.target, closed.longest_recovery(figures, asked.target)),
         network=found, tornado=swings, lemons=worst_tenth(held.nodes, _out_rate(parts)),
         contradictions=contradictions(held.gpus, asked.rates),
-        notes=notes(study, machine.gpu.name, saved, kept),
+        notes=notes(study, machine.gpu.name, saved, kept, networked=held.servers > 1),
     )  # fmt: skip
     return replace(result, answer=answer(result))
 
@@ -158,13 +160,14 @@ def _nodes_each(basis: Basis) -> float:
 
 
 def _forecast(
-    basis: Basis, figures: closed.Figures, kept: int, ideal: float, waits: NDArray[np.float64]
+    basis: Basis, figures: closed.Figures, kept: int, ideal: float, waits: NDArray[np.float64], step: Step
 ) -> Forecast:
     """Wall time and ratios of the run, sample by sample.
 
     kept   spare servers
     ideal  time of the run without failures [s]
     waits  (S,) share of the time that servers are missing, of every sample
+    step   whose range widens that of the run
     """
     asked, held, parts, saved, recovery = basis.asked, basis.held, basis.parts, basis.saved, basis.recovery
     elastic = figures.elastic is not None
@@ -198,16 +201,25 @@ def _forecast(
     lived = 1 - waits
     ends = ~np.isnan(runs.finished) & (lived > 0)
     ended = runs.finished[ends] / lived[ends]
-    wall: tuple[float, ...] = (math.inf,) * 5
-    if len(ended):
-        wall = (*(float(v) for v in np.percentile(ended, (10, 50, 90, 99))), float(ended.mean()))
+    wall = _percentiles(ended)
+    # A run of longer steps is interrupted as often in a day, so that all of it takes as much longer.
+    measured = _percentiles(montecarlo.within_band(ended, step.low, step.high))
     per_server = held.gpus / held.servers
     hours = tuple(w / HOUR * (held.gpus + kept * per_server) for w in wall)
     ratio = runs.ettr * pace * lived
     return Forecast(
         samples=asked.samples, ideal=ideal, finished=len(ended) / asked.samples,
-        wall=wall, gpu_hours=hours,  # type: ignore[arg-type]
+        wall=wall, wall_measured=measured, band=(step.low, step.high),
+        gpu_hours=hours,  # type: ignore[arg-type]
         ettr=(*(float(v) for v in np.percentile(ratio, (10, 50, 90))), float(ratio.mean())),  # type: ignore[arg-type]
         interruptions=float(runs.interruptions.mean()),
         waiting=float(waits.mean()),
     )  # fmt: skip
+
+
+def _percentiles(wall: NDArray[np.float64]) -> tuple[float, float, float, float, float]:
+    """(p10, p50, p90, p99, mean) of the samples that end; infinite where none does."""
+    if not len(wall):
+        return (math.inf,) * 5
+    p10, p50, p90, p99 = (float(v) for v in np.percentile(wall, (10, 50, 90, 99)))
+    return p10, p50, p90, p99, float(wall.mean())

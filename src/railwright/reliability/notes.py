@@ -11,6 +11,7 @@ from railwright.reliability.replay import Spares
 from railwright.reliability.result import CheckpointTimes
 from railwright.spec.reliability import Reliability
 from railwright.spec.study import Study
+from railwright.training.demand.whole_runs import over_benchmarks
 from railwright.units import DAY, show_rate
 
 
@@ -30,14 +31,17 @@ class Kept:
     beyond: int
 
 
-def notes(study: Study, gpu: str, saved: CheckpointTimes, kept: Kept) -> tuple[str, ...]:
-    """Sentences: of the rates, of checkpoints, of spares."""
+def notes(
+    study: Study, gpu: str, saved: CheckpointTimes, kept: Kept, networked: bool = True
+) -> tuple[str, ...]:
+    """Sentences: of steps, of the rates, of checkpoints, of spares."""
     asked = study.reliability or Reliability()
     missing = "The study has no reliability section: every figure is a published default."
     return (
         *((missing,) if study.reliability is None else ()),
+        f"{over_benchmarks()}, which no date here counts.",
         *_of_rates(asked, gpu),
-        *_of_storage(study, asked, saved),
+        *_of_storage(study, asked, saved, flaps=networked),
         *_of_spares(asked, kept),
     )
 
@@ -61,7 +65,7 @@ def _of_rates(asked: Reliability, gpu: str) -> list[str]:
     return found
 
 
-def _of_storage(study: Study, asked: Reliability, saved: CheckpointTimes) -> list[str]:
+def _of_storage(study: Study, asked: Reliability, saved: CheckpointTimes, flaps: bool) -> list[str]:
     """Of what checkpoints are written to, and of link flaps between."""
     own, storage, published = asked.checkpoint, study.cluster.storage, constant("written_bandwidth")
     found = []
@@ -77,7 +81,7 @@ def _of_storage(study: Study, asked: Reliability, saved: CheckpointTimes) -> lis
         found.append(
             "Checkpoints follow each other without a pause: storage, not the cost, sets the interval."
         )
-    if asked.flaps is None:
+    if flaps and asked.flaps is None:
         found.append(
             "Link flaps count only where they ended a job; give reliability.flaps for the stalls too."
         )

@@ -62,14 +62,15 @@ def stock(fabric: Fabric, job: TrainingJob, servers_per_feed: int | None = None)
     up = np.flatnonzero((fabric.role == Role.LEAF_SPINE) & np.isin(fabric.a, leaves) & ~fabric.backplane)
     spines = np.unique(fabric.b[up])
     top = np.flatnonzero((fabric.role == Role.SPINE_CORE) & np.isin(fabric.a, spines) & ~fabric.backplane)
+    crosses = servers > 1  # a job inside one server needs nothing of the network
     units = {
         "gpu": gpus,
-        "nic": len(nics),
-        "link": len(below),
-        "leaf": len(leaves),
-        "spine": len(spines),
-        "core": len(np.unique(fabric.b[top])),
-        "trunk": len(up) + len(top),
+        "nic": crosses * len(nics),
+        "link": crosses * len(below),
+        "leaf": crosses * len(leaves),
+        "spine": crosses * len(spines),
+        "core": crosses * len(np.unique(fabric.b[top])),
+        "trunk": crosses * (len(up) + len(top)),
         "node": nodes,
         "feed": servers / servers_per_feed if servers_per_feed else 0.0,
     }

@@ -106,8 +106,10 @@ class Forecast:
 
     ideal         without any failure or checkpoint [s]
     finished      share of the samples that reach the end
-    wall          (p10, p50, p90, p99, mean) wall time [s]
-    gpu_hours     the same of GPU-hours, spares included
+    wall          (p10, p50, p90, p99, mean) wall time, of steps as long as predicted [s]
+    wall_measured the same of steps as long as measured ones may be [s]
+    band          the range that 80 % of measured over predicted steps are expected in
+    gpu_hours     of `wall`, spares included
     ettr          (p10, p50, p90, mean) useful over wall time
     interruptions mean number
     waiting       share of the wall time waiting for a server
@@ -117,6 +119,8 @@ class Forecast:
     ideal: float
     finished: float
     wall: tuple[float, float, float, float, float]
+    wall_measured: tuple[float, float, float, float, float]
+    band: tuple[float, float]
     gpu_hours: tuple[float, float, float, float, float]
     ettr: tuple[float, float, float, float]
     interruptions: float

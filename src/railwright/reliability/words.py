@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from railwright.reliability.result import Goodput
-from railwright.units import number, show_amount, show_count, show_share, show_time
+from railwright.reliability.result import Goodput, NetworkFault
+from railwright.units import number, show_amount, show_share, show_time
 
 
 def answer(g: Goodput) -> tuple[str, ...]:
@@ -46,12 +46,15 @@ def _end(g: Goodput) -> str:
     if run.finished <= 0.5:
         return "The run does not end: most simulated ones lose work, or wait, faster than they get on."
     p10, p50, p90, _, mean = (show_time(wall) for wall in run.wall)
+    early, late = show_time(run.wall_measured[0]), show_time(run.wall_measured[2])
+    low, high = run.band
     of = "on average" if run.finished == 1 else f"on average of the {show_share(run.finished)} that end"
     spare = f" with {number(g.spares, 'spare server')}" if g.spares else ""
     return (
-        f"The run ends after {mean} {of} (median {p50}; {p10} to {p90} in eight of ten cases), instead of "
-        f"{show_time(run.ideal)} without failures, and takes {show_count(run.gpu_hours[-1])} GPU-hours on "
-        f"average{spare}."
+        f"The run ends after {mean} {of} (median {p50}; {p10} to {p90} in eight of ten cases by failures "
+        f"alone, {early} to {late} with the range of the predicted step too, {low:.2f} to {high:.2f} times "
+        f"it), instead of {show_time(run.ideal)} without failures, and takes "
+        f"{show_amount(run.gpu_hours[-1])} GPU-hours on average{spare}."
     )
 
 
@@ -69,6 +72,13 @@ def _target(g: Goodput) -> str:
         f"{share} is out of reach with checkpoints every {show_time(saved.interval)} that {costs}, however "
         "quick the recovery."
     )
+
+
+def fate(fault: NetworkFault) -> str:
+    """What becomes of the step under a failed network element: '1.026 x', 'restarts' or 'stands still'."""
+    if fault.slowdown is None:
+        return "stands still" if fault.expected else "restarts"
+    return f"{fault.slowdown:.3f} x"
 
 
 def _beside(spares: int, servers: float) -> str:

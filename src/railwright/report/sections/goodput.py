@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from railwright.reliability import Goodput
+from railwright.reliability.words import fate
 from railwright.report.parts.charts import colour_key, part_looks, stacked_bar
 from railwright.report.parts.markup import Child, Html, join, tag
 from railwright.report.parts.table import data_table
@@ -67,6 +68,7 @@ def _forecast(g: Goodput) -> Html:
     run = g.forecast
     rows: list[list[Child]] = [
         ["wall time", *map(show_time, run.wall)],
+        ["wall time with the step's range", *map(show_time, run.wall_measured)],
         ["GPU-hours, spare servers included" if g.spares else "GPU-hours", *map(show_amount, run.gpu_hours)],
     ]
     caption = f"The run to its end, {show_count(run.samples)} simulated"
@@ -88,7 +90,7 @@ def _faults(g: Goodput) -> Html | None:
         [
             f.what,
             f.element,
-            "restarts" if f.slowdown is None else f"{f.slowdown:.3f} x",
+            fate(f),
             f"{100 * f.expected:.3f} %",
             f.why,
         ]

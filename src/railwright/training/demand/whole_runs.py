@@ -10,7 +10,7 @@ from railwright.model import load_model
 from railwright.model.shape.flops import flops_per_token
 from railwright.shipped import read_data
 from railwright.training.demand.throughput import published_pace
-from railwright.training.software.constants import family_of
+from railwright.training.software.constants import constant, family_of
 from railwright.units import HOUR
 
 
@@ -47,6 +47,15 @@ def over_middle(gpu: Gpu) -> tuple[tuple[WholeRun, float], ...]:
         (run, run.gpu_hours / middle_hours(run, gpu))
         for run in whole_runs()
         if family_of("dense", run.gpu, "bf16") == own
+    )
+
+
+def over_benchmarks() -> str:
+    """How much longer steps of published runs took than predicted ones, in words."""
+    least, most = constant("run_over_step_least"), constant("run_over_step_most")
+    return (
+        f"Steps are those of a benchmark: those of published runs took {least:g} to {most:g} times as long "
+        "as predicted"
     )
 
 
