@@ -231,7 +231,7 @@ def test_a_mistake_of_the_study_is_not_repeated_for_each_variant():
         (
             "    tokens: 2e9\n",
             "    epochs: 3\n",
-            "epochs: not a field; write 'tokens', of all steps together",
+            "epochs: not a field; write 'tokens', of all steps and epochs together",
         ),
         ("servers: 4", "nodes: 4", "cluster.nodes: not a field; write 'servers'"),
         (
@@ -263,6 +263,61 @@ def test_a_mistake_of_the_study_is_not_repeated_for_each_variant():
             "    tokens: 2e9\n",
             "    tokens: 2e9\n    lora: {rank: 8, load_in_4bit: true}\n",
             "write 'frozen_dtype: nf4'",
+        ),
+        (
+            "    tokens: 2e9\n",
+            "    tokens: 2e9\n    samples: 5000\n",
+            "write 'tokens': samples times their length, of all epochs together",
+        ),
+        (
+            "    tokens: 2e9\n",
+            "    tokens: 2e9\n    max_length: 2048\n",
+            "max_length: not a field; write 'sequence'",
+        ),
+        (
+            "    tokens: 2e9\n",
+            "    tokens: 2e9\n    packing: true\n",
+            "write 'sample_length', the mean length of what is packed",
+        ),
+        (
+            "    tokens: 2e9\n",
+            "    tokens: 2e9\n    learning_rate: 1e-5\n",
+            "it changes neither time nor memory, so leave it out",
+        ),
+        (
+            "    tokens: 2e9\n",
+            "    tokens: 2e9\n    eval_steps: 100\n",
+            "a step has no evaluation in it",
+        ),
+        (
+            "    tokens: 2e9\n",
+            "    tokens: 2e9\n    save_steps: 500\n",
+            "write reliability: {checkpoint: {interval: 1 h}} beside the jobs",
+        ),
+        (
+            "    tokens: 2e9\n",
+            "    tokens: 2e9\n    dpo: true\n",
+            "passes of a second model (DPO) and generated samples (GRPO, PPO) are not predicted",
+        ),
+        (
+            "    tokens: 2e9\n",
+            "    tokens: 2e9\n    torch_compile: true\n",
+            "write 'software', fsdp-2025",
+        ),
+        (
+            "    tokens: 2e9\n",
+            "    tokens: 2e9\n    freeze: [embedding]\n",
+            "a job trains all weights, or adapters beside frozen ones ('lora')",
+        ),
+        (
+            "    tokens: 2e9\n",
+            "    tokens: 2e9\n    lora: {rank: 8, modules: all}\n",
+            "modules: not a field; write 'targets'",
+        ),
+        (
+            "    tokens: 2e9\n",
+            "    tokens: 2e9\n    dtype: fp32\n",
+            "'fp32' is not allowed; products in 32 bits are not predicted; write 'bf16'",
         ),
         (
             "    tokens: 2e9\n",

@@ -45,11 +45,23 @@ FIELDS: Mapping[str, Mapping[str, str]] = {
             "micro_batch and the data-parallel ranks, so leave it out",
             "micro_batch_size local_batch_size per_device_train_batch_size mbs": "write 'micro_batch'",
             "batch batch_size global_batch_size train_batch_size gbs": "write 'global_batch', in sequences",
-            "seq_len seq_length sequence_length max_seq_length context_length": "write 'sequence'",
-            "steps epochs max_steps train_iters num_train_epochs": "write 'tokens', of all steps together",
+            "seq_len seq_length sequence_length max_seq_length context_length max_length max_seq_len "
+            "model_max_length cutoff_len sequence_len block_size": "write 'sequence'",
+            "steps epochs max_steps train_iters num_train_epochs num_epochs": "write 'tokens', of all steps "
+            "and epochs together",
+            "samples num_samples max_samples examples dataset_size": "write 'tokens': samples times their "
+            "length, of all epochs together",
+            "packing sample_packing": "write 'sample_length', the mean length of what is packed into a "
+            "sequence; without packing leave it out, and write that length in 'sequence'",
             "precision mixed_precision": "write 'dtype'",
             "framework engine trainer backend": "write 'software' (railwright catalog list software)",
             "nodes num_nodes": "write 'gpus', or 'servers' with the numbers of the servers",
+            "gpus_per_node nproc_per_node": "write 'gpus_per_server' where a job has a part of each, and "
+            "'gpus' for all of its GPUs",
+            "num_gpus world_size": "write 'gpus'",
+            "torch_compile compile": "write 'software', fsdp-2025 for torch.compile of layers and loss",
+            "deepspeed deepspeed_config": "write 'software', deepspeed-2024, and the stage in 'layout' as "
+            "'zero'",
             "peft adapter adapters": "write 'lora'",
             "overlap_comm": "write overlap: {dp: true}, or false",
             "offload_optimizer": "write layout: {offload: [optimizer]}",
@@ -69,18 +81,33 @@ FIELDS: Mapping[str, Mapping[str, str]] = {
             "attn_pdrop attn_dropout attention_probs_dropout_prob": "write 'attention_dropout'",
             "num_chunks num_output_chunks": "write 'loss_chunks', beside 'chunked_loss'",
             "qlora load_in_4bit quantization quantize": "write 'lora', with 'frozen_dtype: nf4' in it",
+            "lr learning_rate weight_decay warmup warmup_steps warmup_ratio lr_scheduler lr_scheduler_type "
+            "scheduler seed neftune neftune_noise_alpha": "it changes neither time nor memory, so leave it "
+            "out",
+            "eval evaluation eval_steps eval_interval eval_iters eval_strategy evaluation_strategy do_eval": (
+                "a step has no evaluation in it, and what yours take is not predicted; leave it out"
+            ),
+            "checkpoint checkpointing save_steps save_interval checkpoint_interval checkpoint_every": (
+                "a step has no checkpoint in it; write reliability: {checkpoint: {interval: 1 h}} beside the "
+                "jobs, and ask railwright goodput"
+            ),
+            "freeze freeze_layers frozen frozen_layers trainable": "a job trains all weights, or adapters "
+            "beside frozen ones ('lora')",
+            "dpo rlhf ppo grpo kto orpo reference_model ref_model reward_model": "a step is that of training "
+            "on tokens: passes of a second model (DPO) and generated samples (GRPO, PPO) are not predicted",
         }
     ),
     "Lora": _of(
         {
             "r lora_r lora_rank dim": "write 'rank'",
-            "target_modules lora_target_modules": "write 'targets'",
+            "target_modules lora_target_modules modules target": "write 'targets'",
             "lora_dropout": "write 'dropout'",
             "load_in_4bit bnb_4bit_quant_type quant_type quantize quantize_base": "write 'frozen_dtype: nf4'",
             "load_in_8bit": "weights in 8 bits are not modelled; leave it out, or write 'frozen_dtype: nf4'",
             "bnb_4bit_use_double_quant double_quant": "frozen_dtype nf4 has scales in 8 bits (double "
             "quantization), so leave it out",
-            "alpha lora_alpha": "it changes neither time nor memory, so leave it out",
+            "alpha lora_alpha use_rslora": "it changes neither time nor memory, so leave it out",
+            "dora use_dora": "adapters of other kinds than LoRA are not predicted",
         }
     ),
     "Cluster": _of(
@@ -128,6 +155,8 @@ VALUES: Mapping[str, Mapping[str, str]] = {
         {
             "bfloat16": "write 'bf16'",
             "float16 half": "write 'fp16'",
+            "fp32 float32 tf32": "products in 32 bits are not predicted; write 'bf16', whose master weights "
+            "are fp32 anyway (master)",
             "int4 nf4 qlora": "write 'bf16', in which products are multiplied then, and frozen_dtype: nf4 in "
             "the section lora (QLoRA)",
             "int8": "write 'bf16', in which products are multiplied then; weights stored in 8 bits are not "
