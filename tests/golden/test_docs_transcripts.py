@@ -37,7 +37,7 @@ def test_the_pace_that_growth_tells_is_the_model_s():
     catalog, arch = load_catalog(), load_model("llama-3-8b")
     ask = Ask(2, 20, "llama-3-8b", "pretrain", 8, 8192)
     machine = networked(find(catalog.servers, "hgx-h100"), 1, speeds()[-1], catalog)
-    ours = predicted(steps_of(fitting_jobs(ask, arch, machine, 8), arch, machine)[0][1]).rate
+    ours = predicted(*steps_of(fitting_jobs(ask, arch, machine, 8), arch, machine)[0]).rate
     theirs = published(ask, arch, "h100-sxm", 8)
     assert theirs is not None
     said = (

@@ -125,7 +125,7 @@ def test_where_both_exist_the_published_pace_lies_in_the_band_of_ours():
     arch, catalog = load_model("llama-3-8b"), load_catalog()
     machine = networked(catalog.servers["hgx-h100"], 1, speeds()[-1], catalog)
     jobs = [j for j in fitting_jobs(ask, arch, machine, 8) if j.layout.pipeline == j.layout.tensor == 1]
-    ours = predicted(steps_of(jobs, arch, machine)[0][1]).rate
+    ours = predicted(*steps_of(jobs, arch, machine)[0]).rate
     assert ours.low <= published_pace(ask, arch, "h100-sxm", 8).rate.middle <= ours.high
 
 

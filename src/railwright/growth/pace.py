@@ -26,6 +26,8 @@ KINDS: dict[Task, tuple[str, ...]] = {
     "pretrain": ("pretrain",),
 }
 """Kinds of published records that a task is compared with: full fine-tuning does pre-training's work."""
+COMPUTED = {"none": "nothing", "selective": "parts of layers", "full": "layers"}
+"""What a layout's `recompute` repeats, in words."""
 
 
 def steps_of(
@@ -41,14 +43,15 @@ def steps_of(
     return sorted(found, key=lambda one: -one[1].tokens_per_second)
 
 
-def predicted(step: StepResult) -> Pace:
-    """Our step within the band of measured over predicted step times of its family."""
+def predicted(job: TrainingJob, step: StepResult) -> Pace:
+    """Our step of a job within the band of measured over predicted step times of its family."""
     rate = step.tokens_per_second_per_gpu
     low, high = step.error_low, step.error_high
     return Pace(
         Range.of_rate(rate, low, high),
         "model",
-        f"measured steps take {low:.2f} to {high:.2f} times ours",
+        f"steps of software {job.software}, computing {COMPUTED[job.layout.recompute]} again; measured ones "
+        f"take {low:.2f} to {high:.2f} times ours",
     )
 
 

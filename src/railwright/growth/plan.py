@@ -135,7 +135,7 @@ def _training_fit(
         if found:
             job, step = found[0]
             fit = Fit(gpus, layout_words(job), step.memory.total, gpu.hbm_bytes, job)
-            return fit, predicted(step), found
+            return fit, predicted(job, step), found
     return None
 
 
