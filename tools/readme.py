@@ -159,7 +159,7 @@ def demand_page() -> tuple[Path, str]:
 
     def asked(run: WholeRun, gpus: int | None = None, days: float | None = None) -> Demand:
         gpu = catalog.gpus[run.gpu]
-        budget = TokenBudget(load_model(run.model), run.tokens, run.sequence, "bf16")
+        budget = TokenBudget(load_model(run.model), run.tokens, run.sequence, run.dtype)
         return demand(budget, Equipment(gpu, usual_server(catalog, gpu)), gpus=gpus, days=days)
 
     rows = []
@@ -172,7 +172,7 @@ def demand_page() -> tuple[Path, str]:
             [
                 run.run,
                 f"{run.tokens / 1e12:g} trillion",
-                run.gpu,
+                run.gpu + ("" if run.dtype == "bf16" else f", {run.dtype}"),
                 source,
                 f"{middle} ({low} to {high})",
                 ratio,

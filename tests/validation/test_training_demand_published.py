@@ -69,10 +69,25 @@ def test_llama_2_70b_in_a_day() -> None:
 
 def test_whole_runs_take_more_than_the_middle() -> None:
     """No published run took fewer GPU-hours than the middle; Llama 3's are beyond the range, and are told."""
-    gpus = load_catalog().gpus
-    told = {run.run: ratio for name in ("a100-sxm-80", "h100-sxm") for run, ratio in over_middle(gpus[name])}
+    gpus, kinds = load_catalog().gpus, ("dense", "moe")
+    on = [(gpus[name], kind) for name in ("a100-sxm-80", "h100-sxm", "h800", "b300-sxm") for kind in kinds]
+    told = {run.run: ratio for gpu, kind in on for run, ratio in over_middle(gpu, kind)}
     assert set(told) == {run.run for run in whole_runs()}
     assert all(ratio > 1.0 for ratio in told.values()), told
     assert told["Llama 2 70B"] == pytest.approx(1_720_320 / asked("llama-2-70b").gpu_hours.middle)
     assert 1.3 < told["Llama 3 70B"] < 1.6
     assert 2.2 < told["Llama 3 8B"] < 2.7
+    assert 1.0 < told["Falcon 180B"] < 1.1
+    assert 2.4 < told["Trinity Large"] < 3.0
+
+
+def test_a_mixture_hears_of_mixtures() -> None:
+    """A plan of one was told what Llama 3's runs took; a GPU that has dense runs alone tells those."""
+    gpus = load_catalog().gpus
+    assert [run.run for run, _ in over_middle(gpus["h100-sxm"], "moe")] == [
+        "Llama 4 Scout",
+        "Llama 4 Maverick",
+    ]
+    assert {run.kind for run, _ in over_middle(gpus["h100-sxm"], "dense")} == {"dense"}
+    assert [run.run for run, _ in over_middle(gpus["h800"], "moe")] == ["DeepSeek-V2", "DeepSeek-V3"]
+    assert over_middle(gpus["a100-sxm-80"], "moe") == over_middle(gpus["a100-sxm-80"], "dense")

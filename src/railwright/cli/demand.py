@@ -111,6 +111,7 @@ def _of_model(
 ) -> list[Demand]:
     from railwright.catalog import find, load_catalog
     from railwright.model import load_model
+    from railwright.model.shape.pattern import kind_of
     from railwright.training.demand.budget import Equipment, TokenBudget, usual_server
     from railwright.training.demand.budget import demand as needed
     from railwright.training.demand.whole_runs import over_middle
@@ -127,7 +128,8 @@ def _of_model(
             raise RailwrightError(f"the server {box.name} holds {box.gpu}, not {gpu.name}")
         budget, on = TokenBudget(arch, tokens, sequence, dtype), Equipment(gpu, box, idle_share=_idle_share())
         one = needed(budget, on, days=days, gpus=gpus, pue=pue, availability=availability)
-        found.append(replace(one, runs=tuple((run.run, ratio) for run, ratio in over_middle(gpu))))
+        runs = over_middle(gpu, kind_of(arch))
+        found.append(replace(one, runs=tuple((run.run, ratio) for run, ratio in runs)))
     return found
 
 
@@ -304,7 +306,7 @@ def _beside(one: Demand, of_study: bool) -> str:
         return f"{over_benchmarks()}."
     if not one.runs:
         return ""
-    told = ", ".join(f"{run} {ratio:.1f}" for run, ratio in one.runs)
+    told = ", ".join(f"{run} {ratio:.2f}" for run, ratio in one.runs)
     return (
         f"Whole runs on {one.gpu} took more GPU-hours than the middle says of them: {told} times; what "
         "their makers count beside steps is not published."
