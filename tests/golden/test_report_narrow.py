@@ -48,3 +48,8 @@ def test_what_stands_on_a_machine_is_dark_on_light_and_dark_pages():
         written = [classes for classes in written if "soft" not in classes]
         assert written
         assert all("on" in classes.split() for classes in written)
+
+
+def test_long_words_of_a_warning_break_on_a_phone():
+    """PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True made the page 535 pixels wide on 390."""
+    assert "p,li{overflow-wrap:break-word}" in stylesheet()

@@ -32,6 +32,7 @@ h1{font-size:clamp(1.6rem,4.5vw,2.3rem);margin:.3rem 0 .8rem}
 h2{font-size:1.35rem;margin:4rem 0 .6rem;padding-top:1.1rem;border-top:1px solid var(--line)}
 h3{font-size:1.02rem;margin:2.2rem 0 .4rem}
 p{margin:.5rem 0;max-width:44rem}
+p,li{overflow-wrap:break-word}
 a{color:var(--accent)}
 code,pre{font-family:ui-monospace,SFMono-Regular,Menlo,Consolas,monospace;font-size:.84em}
 pre{overflow:auto;background:var(--wash);padding:1rem;border-radius:6px;max-height:30rem}
