@@ -8,6 +8,7 @@ from railwright.spec import load_study_text
 from railwright.spec.serving import ServingJob
 from railwright.spec.study import Study
 from railwright.study.evaluate import Workshop
+from railwright.study.foretold import foretold_warnings
 from railwright.study.runner import run
 from railwright.study.together import together
 
@@ -92,11 +93,12 @@ def test_a_run_says_it_once() -> None:
     assert [w for w in result.warnings if "predicted alone" in w] == list(told(asked))
 
 
+APART = ("servers: [0, 4]", "servers: [1, 5]")
 SMALL = """
 railwright: 1
 name: several jobs
 cluster:
-  servers: 12
+  servers: 16
   server: dgx-h100
   compute: {family: fat-tree, switch: qm9700, servers_per_group: 4, ROUTING}
 jobs:
@@ -114,6 +116,7 @@ jobs:
         ),
         ("routing: adaptive", ("servers: [0, 4]", "servers: [1, 5]"), ""),  # nothing is scarce
         ("routing: ecmp", ("servers: [0, 1]", "servers: [2, 3, 4]"), ""),  # one stays below its leaf
+        ("routing: ecmp", ("servers: [0, 4]", "servers: [8, 12]"), ""),  # leaves of their own
         (
             "routing: ecmp, core_oversubscription: 7",
             ("servers: [0, 4]", "servers: [1, 5]"),
@@ -139,3 +142,49 @@ def test_jobs_on_the_same_gpus_do_not_meet_on_uplinks() -> None:
     rows = [JOB.replace("NAME", name).replace("WHERE", "servers: [0, 4]") for name in "ab"]
     (only,) = told(load_study_text(SMALL.replace("ROUTING", "routing: ecmp") + "".join(rows), "study.yaml"))
     assert "share server-01, server-05" in only
+
+
+PODS = """
+railwright: 1
+name: pods
+cluster:
+  servers: 16
+  server: dgx-h100
+  compute: {family: fat-tree, switch: qm9700, servers_per_group: 2, tiers: 3, groups_per_pod: 4, SCARCE}
+jobs:
+"""
+
+
+@pytest.mark.parametrize(
+    ("scarce", "where", "said"),
+    [
+        # both climb from the first pod to the second, from leaves of their own
+        (
+            "core_oversubscription: 7",
+            ("servers: [0, 8]", "servers: [2, 10]"),
+            "under core_oversubscription 7;",
+        ),
+        ("oversubscription: 2", ("servers: [0, 8]", "servers: [2, 10]"), ""),
+        # one stays in its pod
+        ("core_oversubscription: 7", ("servers: [0, 8]", "servers: [2, 4]"), ""),
+    ],
+)
+def test_jobs_meet_on_the_tier_that_both_climb(scarce: str, where: tuple[str, ...], said: str) -> None:
+    """Any two jobs over several leaves were said to share uplinks, whichever leaves these were."""
+    rows = [JOB.replace("NAME", name).replace("WHERE", at) for name, at in zip("ab", where, strict=True)]
+    words = told(load_study_text(PODS.replace("SCARCE", scarce) + "".join(rows), "study.yaml"))
+    assert len(words) == bool(said)
+    assert all(said in one for one in words)
+
+
+def test_what_variants_share_is_told_with_their_names() -> None:
+    """Only of the variant that is recommended was it told, beside figures of all."""
+    rows = [JOB.replace("NAME", n).replace("WHERE", at) for n, at in zip("ab", APART, strict=True)]
+    text = SMALL.replace("ROUTING", "routing: ecmp") + "".join(rows)
+    text += "variants:\n- {name: in place, set: {jobs.a.servers: [0, 1], jobs.b.servers: [4, 5]}}\n"
+    asked = load_study_text(text, "study.yaml")
+    result = run(asked, what_if=False)
+    assert result.variants[result.recommended].name == "in place"
+    (said,) = (one for one in result.warnings if "each other's traffic" in one)
+    assert said.startswith("with 'As written', a and b are predicted without")
+    assert said in foretold_warnings(asked, Workshop.of(asked))

@@ -79,7 +79,7 @@ def written_at(asked: Checkpoint, cluster: Cluster, catalog: Catalog, held: Stoc
     raise PlanError(
         "the study has no storage network, so nobody knows how fast a checkpoint is written (no published "
         f"job of fewer than {least:,.0f} GPUs says); describe it under cluster.storage with its hosts, or "
-        "write reliability.checkpoint.bandwidth: 500 GB/s",
+        "write what it takes as reliability.checkpoint.bandwidth, like '10 GB/s'",
         "reliability.checkpoint",
     )
 

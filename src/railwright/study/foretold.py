@@ -8,7 +8,7 @@ from railwright.spec import override
 from railwright.spec.study import Study
 from railwright.study.evaluate import Workshop, architecture, recommender
 from railwright.study.networks import network_doubts
-from railwright.study.together import together
+from railwright.study.together import on_variants
 from railwright.study.warned import said_once
 from railwright.training.checks.plan_warnings import plan_warnings
 from railwright.training.memory.cached import crowded
@@ -28,7 +28,8 @@ def foretold_warnings(study: Study, workshop: Workshop) -> tuple[str, ...]:
         for name, one in ((study.as_written, study), *changed)
         for job, texts in _of(one, workshop)
     ]
-    told = together(study, workshop.machine(study))
+    every = [(study.as_written, study), *changed]
+    told = on_variants([one for _, one in every], [name for name, _ in every], workshop)
     return (*network_doubts(study), *said_once(warned), *told)
 
 

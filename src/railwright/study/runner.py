@@ -30,7 +30,7 @@ from railwright.study.published import published_effects
 from railwright.study.result import JobResult, Result, Rooms, SensitivityRow, VariantResult
 from railwright.study.rooms import rooms
 from railwright.study.sensitivity import sensitivity_row, what_if_rows
-from railwright.study.together import together
+from railwright.study.together import on_variants
 from railwright.study.warned import said_once
 from railwright.training.whatif.changes import FREE_LAUNCHES
 
@@ -69,6 +69,7 @@ def run(study: Study, progress: Progress | None = None, *, what_if: bool = True)
     design = studies[chosen]
     beside = _rooms(design, variants[chosen].name if chosen else "", workshop, tell)
     warned = [(v.name, job.name, job.step.warnings) for v in variants for job in v.jobs if job.step]
+    shared = on_variants(studies, [v.name for v in variants], workshop)
     tell("writing the answer")
     return Result(
         study=study,
@@ -80,7 +81,7 @@ def run(study: Study, progress: Progress | None = None, *, what_if: bool = True)
         sensitivity=tuple(rows),
         published=published_effects(study, workshop),
         assumptions=assumptions(design, workshop),
-        warnings=(*network_doubts(study), *said_once(warned), *together(design, workshop.machine(design))),
+        warnings=(*network_doubts(study), *said_once(warned), *shared),
         seconds=time.perf_counter() - started,
         what_ifs=asked if what_if else (),
         recommended=chosen,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
 import numpy as np
@@ -10,9 +10,10 @@ from numpy.typing import NDArray
 
 from railwright.collectives import Machine
 from railwright.errors import RailwrightError
-from railwright.fabric.graph import Fabric, Kind, server_name
+from railwright.fabric.graph import Fabric, Kind, Role, server_name
 from railwright.serving.simulator.cluster import places
 from railwright.spec.study import ComputeNetwork, Study
+from railwright.study.evaluate import Workshop
 from railwright.training.layout.placement import place
 from railwright.training.recommendation.dlrm import gpus_of
 from railwright.units import listed
@@ -48,17 +49,44 @@ def together(study: Study, machine: Machine) -> tuple[str, ...]:
     )
 
 
+def on_variants(studies: Sequence[Study], names: Sequence[str], workshop: Workshop) -> tuple[str, ...]:
+    """What `together` says of the study as written and of its variants, each sentence once, behind the names
+    of those that it is said of where it is not said of all."""
+    found: dict[str, list[str]] = {}
+    built = 0
+    for study, name in zip(studies, names, strict=True):
+        with suppress(RailwrightError):  # a fabric that cannot be built is told in its result
+            machine = workshop.machine(study)
+            built += 1
+            for text in together(study, machine):
+                found.setdefault(text, []).append(f"'{name}'")
+    return tuple(text if len(on) == built else f"with {listed(on)}, {text}" for text, on in found.items())
+
+
 def _uplinks(taken: list[tuple[str, Ints]], compute: ComputeNetwork, fabric: Fabric) -> tuple[str, ...]:
     """One sentence that jobs on GPUs of their own meet on uplinks that hashing or oversubscription fills."""
     scarce = [f"routing {compute.routing!r}"] if compute.routing != "adaptive" else []
-    ratios = {"oversubscription": compute.oversubscription}
-    if len(fabric.devices(Kind.CORE)):
-        ratios["core_oversubscription"] = compute.core_oversubscription
-    scarce += [f"{name} {ratio:g}" for name, ratio in ratios.items() if ratio > 1]
-    if not scarce or not len(fabric.devices(Kind.SPINE)):
+    tiers = (("oversubscription", compute.oversubscription, _leaves), ("core_oversubscription",
+             compute.core_oversubscription, _pods))  # fmt: skip
+    if not len(fabric.devices(Kind.SPINE)):
         return ()
     wide = [(name, gpus) for name, gpus in taken if len(np.unique(fabric.group[gpus])) > 1]
-    apart = [name for name, gpus in wide if any(not np.isin(gpus, others).any() for other, others in wide)]
+    meeting: dict[str, None] = {}
+    for field, ratio, below in tiers:
+        if ratio <= 1 and compute.routing == "adaptive":
+            continue
+        used = [below(gpus, fabric) for _, gpus in wide]
+        found = [
+            name
+            for (name, gpus), mine in zip(wide, used, strict=True)
+            if any(
+                np.isin(mine, theirs).any() and not np.isin(gpus, others).any()
+                for (_, others), theirs in zip(wide, used, strict=True)
+            )
+        ]
+        meeting.update(dict.fromkeys(found))
+        scarce += [f"{field} {ratio:g}"] if found and ratio > 1 else []
+    apart = [name for name, _ in wide if name in meeting]
     if not apart:
         return ()
     more = f" and {len(apart) - MOST} more" if len(apart) > MOST else ""
@@ -68,6 +96,19 @@ def _uplinks(taken: list[tuple[str, Ints]], compute: ComputeNetwork, fabric: Fab
         f"each gets less under {' and '.join(scarce)}; `railwright queue` says how much less to rings that "
         "all send at once.",
     )
+
+
+def _leaves(gpus: Ints, fabric: Fabric) -> Ints:
+    """Leaves whose uplinks a job climbs that is under several groups of them."""
+    own = (fabric.role == Role.NODE_LEAF) & np.isin(fabric.a, fabric.nic_of_gpu[gpus])
+    return np.unique(fabric.b[own])
+
+
+def _pods(gpus: Ints, fabric: Fabric) -> Ints:
+    """Pods from whose spines a job climbs to the cores; none where it lies in one."""
+    above = (fabric.role == Role.LEAF_SPINE) & np.isin(fabric.a, _leaves(gpus, fabric))
+    pods = np.unique(fabric.group[fabric.b[above]])
+    return pods if len(pods) > 1 and len(fabric.devices(Kind.CORE)) else pods[:0]
 
 
 def _taken(study: Study, machine: Machine) -> Iterator[tuple[str, Ints]]:
