@@ -159,7 +159,13 @@ def job_of(run: Run) -> TrainingJob:
         rank = 16
     frozen = "nf4" if run.nf4 else "bf16" if run.sharded else None
     compiled = run.source == "torchtune"
-    lora = Lora(rank=rank, targets=targets, dropout=dropout, frozen_dtype=frozen)  # type: ignore[arg-type]
+    lora = Lora(
+        rank=rank,
+        targets=targets,
+        dropout=dropout,
+        frozen_dtype=frozen,  # type: ignore[arg-type]
+        inputs_stay=run.sharded and run.source.startswith("fms"),
+    )
     eager = ("rotary", "norm", "activation", *(("experts",) if "mixtral" in run.model else ()))
     return TrainingJob(
         name="published",

@@ -95,6 +95,24 @@ def test_axolotl() -> None:
         assert read(AXOLOTL + asked, gpus=4)[1] == ()
 
 
+def test_adapters_under_the_first_fsdp_keep_inputs_of_layers_computed_again() -> None:
+    again = AXOLOTL if "gradient_checkpointing" in AXOLOTL else AXOLOTL + "gradient_checkpointing: true\n"
+    job, notes = read(again, gpus=4)
+    assert job.lora is not None
+    assert job.lora.inputs_stay
+    assert "inputs of layers are predicted to stay" in notes[-1]
+    lora = read(again + "fsdp_version: 2\n", gpus=4)[0].lora
+    assert lora is not None
+    assert not lora.inputs_stay
+
+
+def test_pytorchs_own_adam_is_read_by_its_name() -> None:
+    without = "".join(line for line in AXOLOTL.splitlines(True) if "lora" not in line and "optim" not in line)
+    for named, told in (("adamw_torch", True), ("adamw_torch_fused", False)):
+        job, _ = read(f"{without}optimizer: {named}\n", gpus=4)
+        assert ("optimizer" in job.unfused) == told
+
+
 def test_all_weights_have_one_gather_a_layer_under_either_fsdp() -> None:
     without = "".join(line for line in AXOLOTL.splitlines(True) if "lora" not in line)
     assert read(without, gpus=4)[1] == ()

@@ -11,10 +11,11 @@ import pytest
 from railwright.errors import PlanError
 from railwright.model import count_parameters, optimizer_bytes
 from railwright.reliability.checkpointing import checkpoint_size
-from railwright.spec.training import TrainingJob
+from railwright.spec.training import Layout, TrainingJob
 from railwright.training import simulate
 from railwright.training.layers.communication import gradient_type
 from railwright.training.layers.stages import stage_shapes
+from railwright.training.memory.peak import peak_memory
 from railwright.training.memory.states import state_parts
 from railwright.training.optimizer.adam import adam_types
 from railwright.training.software.formats import check_formats
@@ -68,7 +69,7 @@ def test_a_step_is_shorter_and_a_checkpoint_smaller() -> None:
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
-        ({"software": "megatron-2025"}, "master none is of PyTorch's FSDP"),
+        ({"software": "megatron-2025"}, "master none is of PyTorch's own"),
         ({"software": "deepspeed-2024"}, "keeps master weights"),
         ({"dtype": "fp16"}, "Set dtype to bf16"),
     ],
@@ -83,3 +84,18 @@ def test_adam_on_the_host_is_refused(where: str) -> None:
     one = sharded()
     with pytest.raises(PlanError, match="Adam on the host"):
         check_formats(changed(one, layout=changed(one.layout, offload=(where,))))
+
+
+def test_one_gpu_trains_weights_of_16_bits_whole() -> None:
+    """As torchtune's full_finetune_single_device; gradients are made anew where a step has one microbatch."""
+    (one, two) = (changed(sharded(gpus=1, global_batch=n), layout=Layout(zero=0)) for n in (1, 2))
+    check_formats(one)
+    parts = states(one, 1)
+    kept = [("weights", 2), ("gradients", 2), ("optimizer states", 4)]
+    assert [parts[name] for name, _ in kept] == pytest.approx([b * PARAMETERS for _, b in kept])
+    alone, again = (
+        peak_memory(each, DENSE, machine(1).network.fabric, 80e9).stages[0] for each in (one, two)
+    )
+    assert again.parts["gradients"] == pytest.approx(2 * PARAMETERS)
+    assert alone.total <= again.total
+    assert "gradients" not in alone.parts or alone.moment != "head backward"

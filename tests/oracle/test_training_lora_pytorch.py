@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from dataclasses import replace
 from typing import Any
 
@@ -116,3 +117,30 @@ def test_compiled_adapters_save_as_much(dropout: float) -> None:
         size for name, size in parts.items() if name == "attention norm output" or name.startswith(ADAPTERS)
     ]
     assert sum(saved) == sum(kept)
+
+
+@pytest.mark.parametrize("reentrant", [True, False])
+def test_hooked_inputs_stay_with_their_gradients(reentrant: bool) -> None:
+    """FSDP of version 1 hooks what a frozen unit reads (_register_post_backward_reshard_only_hook) and holds
+    the hook until a backward pass ends.  Reentrant checkpoints hook leaves, which live as long."""
+    from torch.autograd.graph import register_multi_grad_hook
+    from torch.utils.checkpoint import checkpoint
+
+    handles, read, at_end = list[Any](), list[weakref.ref[Any]](), list[tuple[bool, bool]]()
+
+    def layer(x: Any) -> Any:
+        if torch.is_grad_enabled():
+            read.append(weakref.ref(x))
+            handles.append(register_multi_grad_hook([x], lambda *_: None))
+        return torch.relu(x * 2.0) + x
+
+    first = torch.randn(TOKENS, HIDDEN, requires_grad=True)
+    first.register_hook(
+        lambda _: at_end.extend((one() is not None, getattr(one(), "grad", None) is not None) for one in read)
+    )
+    states = first
+    for _ in range(3):
+        states = checkpoint(layer, states, use_reentrant=reentrant)
+    states.sum().backward()
+    inner = [stays for stays in at_end if reentrant or stays != (True, False)]
+    assert all(stays == (reentrant, reentrant) for stays in inner), at_end

@@ -137,12 +137,12 @@ PARALLEL = {
     "t4-70b-256-2d": (71.9, -0.088),
     "t4-70b-256-2d+asynctp": (67.6, -0.030),
     # eight stages; the second one in pieces
-    "t5-405b-512-1f1b": (82.5, -0.189),
-    "t5-405b-512-interleaved": (72.7, -0.055),
-    "t6-405b-512-cp1": (75.3, -0.111),
-    "t6-405b-512-cp2": (75.9, -0.119),
-    "t6-405b-512-cp4": (77.1, -0.132),
-    "t6-405b-512-cp8": (84.9, -0.212),
+    "t5-405b-512-1f1b": (82.5, -0.182),
+    "t5-405b-512-interleaved": (72.7, 0.012),
+    "t6-405b-512-cp1": (75.3, -0.104),
+    "t6-405b-512-cp2": (75.9, -0.111),
+    "t6-405b-512-cp4": (77.1, -0.125),
+    "t6-405b-512-cp8": (84.9, -0.205),
 }
 """GiB that the fullest GPU of torchtitan's runs reserved, and the error of what we say; none of them is in
 training.csv (benchmarks/llama3_h100_202412_torchtitan.md)."""

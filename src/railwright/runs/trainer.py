@@ -115,9 +115,10 @@ def trainer_fields(
         "layout": layout | _again(given),
         "software": software,
     }
-    shards = layout["zero"] == 3 and "offload" not in layout and software.startswith("fsdp")
-    found |= kernels(given) | _precision(given, axolotl, shards)
+    alone = "offload" not in layout and software.startswith("fsdp")
+    found |= kernels(given) | _precision(given, axolotl, alone)
     found |= _adapters(given, software, layout["zero"]) | _moments(given)
+    found |= _listed(given, found)
     found |= attention(given, software)
     if arch.is_moe and not given.yes("torch_compile"):
         given.doubts.append(
@@ -125,9 +126,12 @@ def trainer_fields(
             "it write 'experts' into unfused too, for they run one after the other"
         )
     if "lora" in found and layout["zero"] and software.startswith("fsdp") and not _has_fsdp2(given):
+        again = found["layout"].get("recompute") and not given.yes("fsdp_config.activation_checkpointing")
+        if stay := bool(again and layout["zero"] == 3):
+            found["lora"]["inputs_stay"] = True
         given.doubts.append(
             "without fsdp_version: 2 FSDP gathers every adapter apart, which is not counted: published steps "
-            "on two A100 are predicted up to 17 % too short"
+            "on two A100 are predicted up to 17 % too short" + STAYING * stay
         )
     return found, arch
 
@@ -182,6 +186,12 @@ def _sharding(given: Given, gpus: int, beside: Beside, axolotl: bool) -> tuple[d
             given.doubts.append(sentence)
     return found, eager
 
+
+STAYING = (
+    "; inputs of layers are predicted to stay (lora.inputs_stay), as with the reentrant checkpoints that are "
+    "the default before transformers 5"
+)
+"""What else is told of adapters under FSDP of version 1 where layers are computed again."""
 
 STRATEGIES = {"1": "full_shard", "2": "shard_grad_op", "3": "no_shard", "4": "hybrid_shard"}
 """Numbers by which Accelerate takes FSDP's strategies too (utils/constants.py)."""
@@ -261,15 +271,16 @@ def _again(given: Given) -> dict[str, Any]:
     return {"recompute": "full"} if any(asked) else {}
 
 
-def _precision(given: Given, axolotl: bool, shards: bool) -> dict[str, Any]:
-    """Number format; and whether weights that FSDP `shards` have no fp32: without autocast, which Accelerate
-    makes fp32 for, they stay as they were loaded (LLaMA-Factory's pure_bf16, Axolotl's bf16: full)."""
+def _precision(given: Given, axolotl: bool, alone: bool) -> dict[str, Any]:
+    """Number format; and whether weights that PyTorch updates `alone`, sharded or not, have no fp32: without
+    autocast, which Accelerate makes fp32 for, they stay as they were loaded (LLaMA-Factory's pure_bf16,
+    Axolotl's bf16: full)."""
     if given.told("fp16").lower() in ("true", "1"):
         return {"dtype": "fp16"}
     asked = given.told("bf16").lower() or ("auto" if axolotl else "")
     if asked not in ("true", "1", "auto", "full") and not given.yes("pure_bf16"):
         given.doubts.append("neither bf16 nor fp16 is asked for, which is fp32; bf16 is predicted")
-    if shards and (asked == "full" or given.yes("pure_bf16")):
+    if alone and (asked == "full" or given.yes("pure_bf16")):
         return {"master": "none"}
     return {}
 
@@ -325,6 +336,20 @@ def _moments(given: Given) -> dict[str, Any]:
         return {"moment_dtype": "fp8"}
     if named and not named.startswith("adam"):
         given.doubts.append(f"optimizer {named} is not modelled; Adam is predicted")
+    return {}
+
+
+def _listed(given: Given, found: Mapping[str, Any]) -> dict[str, Any]:
+    """PyTorch's AdamW without a kernel of its own, where the run asks for it; what its release takes by
+    default (training_args.py, default_optim) nothing here tells."""
+    named = given.told("optim").lower()
+    if named == "adamw_torch":
+        return {"unfused": (*found.get("unfused", ()), "optimizer")}
+    if not named and "lora" not in found and "offload" not in found["layout"]:
+        given.doubts.append(
+            "optim is predicted as adamw_torch_fused, the default from PyTorch 2.8 on; before it is "
+            "adamw_torch, which holds a copy of the weights more: write 'optimizer' into unfused too"
+        )
     return {}
 
 

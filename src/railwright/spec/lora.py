@@ -36,6 +36,12 @@ class Lora(Section):
         "Hugging Face's Trainer hold them; default: as the software loads weights, fp32 in FSDP's shards, "
         "else 16 bits",
     )
+    inputs_stay: bool = Field(
+        default=False,
+        description="inputs of layers that are computed again, and their gradients, stay until a backward "
+        "pass ends: PyTorch's FSDP of version 1 (Accelerate's default) with reentrant checkpoints "
+        "(gradient_checkpointing before transformers 5)",
+    )
 
     @property
     def drops_input(self) -> bool:

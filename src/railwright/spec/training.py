@@ -35,6 +35,8 @@ Software = Literal[
 ]
 """Software eras (training/data/eras.yaml; a test holds the two equal)."""
 
+Unfused = Literal["rotary", "router", "loss", "norm", "activation", "experts", "optimizer"]
+
 RecomputeModule = Literal[
     "core_attn", "layernorm", "mla_up_proj", "mlp", "moe", "moe_act", "shared_experts", "ops"
 ]
@@ -246,8 +248,8 @@ class TrainingJob(Section):
     master: Literal["fp32", "remainder", "none"] = Field(
         default="fp32",
         description="master weights: in fp32, of them only the 16 bits beyond the bf16 weight, or none: "
-        "weights, gradients and moments have 16 bits alone (PyTorch's FSDP: torchtune's dtype: bf16, "
-        "torchtitan's training.dtype: bfloat16)",
+        "weights, gradients and moments have 16 bits alone (PyTorch, sharded or not: torchtune's dtype: "
+        "bf16, torchtitan's training.dtype: bfloat16)",
     )
     gradient_dtype: Literal["fp32", "bf16", "fp16"] | None = Field(
         default=None,
@@ -296,14 +298,16 @@ class TrainingJob(Section):
         "layers, such as Mamba's), mlp (of a dense layer), router (with what prepares the dispatch), or the "
         "whole step",
     )
-    unfused: tuple[Literal["rotary", "router", "loss", "norm", "activation", "experts"], ...] = Field(
+    unfused: tuple[Unfused, ...] = Field(
         default=(),
         description="what runs one kernel per operation instead of fused ones: rotary positions (Megatron's "
         "--no-rope-fusion; torchtitan's Llama and DeepSeek, compiled or not), router (without "
         "--moe-router-fusion), loss (without --cross-entropy-loss-fusion; PyTorch's in fsdp-2023, as "
-        "Hugging Face's models call it), norm (RMSNorm as in those), activation (gated, as there; Megatron's "
-        "--no-bias-swiglu-fusion; squared ReLU as in NeMo 2), experts (one after the other, as Hugging "
-        "Face's models loop over them before transformers 5)",
+        "Hugging Face's models call it), norm (RMSNorm as in those), activation (gated, as there; "
+        "Megatron's --no-bias-swiglu-fusion; squared ReLU as in NeMo 2), experts (one after the other, as "
+        "Hugging Face's models loop over them before transformers 5), optimizer (PyTorch's AdamW without "
+        "fused=True, operation by operation over all weights, of which it holds a copy: Hugging Face's "
+        "adamw_torch)",
     )
     hidden_dropout: Annotated[float, Field(ge=0, lt=1)] | None = Field(
         default=None,

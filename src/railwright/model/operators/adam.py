@@ -44,6 +44,12 @@ CAST = {"delayed": (4.0 + 2) + (2 + 1), "current": (4.0 + 2) + 2 + (2 + 1), "ape
 element (Transformer Engine, pytorch/tensor/utils.py, quantize_master_weights).  With Apex's optimizer it is
 cast as it is (NeMo, core/optim/distributed_adam.py, _check_params_shard_dtypes)."""
 
+LISTED = 20
+"""How often PyTorch's AdamW reads and writes numbers of the weights' type where each of its operations is a
+kernel over all of them: the weight decays (2), a moment moves towards the gradient (3), the other one decays
+(2) and adds its square (3), of whose root (2), divided (2) and increased (2) the update is made (4).
+Source: PyTorch 2.13, optim/adam.py, _multi_tensor_adam; tests/oracle/test_training_adam_pytorch.py."""
+
 CLIPPED = 2
 """How often gradients that are multiplied in place by what their norm asks for are moved."""
 
@@ -58,6 +64,7 @@ class AdamTypes:
     moment    how both moments are kept and read
     weight    bytes moved to make a weight of an fp32 master (COPIED, BY_ADAM, CAST)
     clipped   gradients are multiplied whatever their norm
+    listed    one kernel per operation (LISTED)
     """
 
     gradient: float = 4.0
@@ -66,6 +73,7 @@ class AdamTypes:
     moment: Moment = "fp32"
     weight: float = COPIED
     clipped: bool = False
+    listed: bool = False
 
     @property
     def norm_bytes(self) -> float:
@@ -79,6 +87,9 @@ class AdamTypes:
         # read and written: the master, and the weight made of it; of remainders both halves
         kept = {"fp32": 8.0 + self.weight, "remainder": 4.0 + 4, "weights": 8.0, "none": 2.0 + 2}[self.master]
         clipped = CLIPPED * self.norm_bytes if self.clipped else 0.0
+        if self.listed:
+            made = self.weight if self.master == "fp32" else 0.0
+            return copied + clipped + LISTED * (2.0 if self.master == "none" else 4.0) + made
         return copied + clipped + self.norm_bytes + 2 * MOMENT_MOVED[self.moment] + kept
 
 

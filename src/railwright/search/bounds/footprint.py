@@ -266,7 +266,7 @@ class Footprint:
             once = weighs_one_byte(job, self.fabric.generation)
             parts = state_parts(job, self.arch, shape, replicas, once)
             copy, passing = (sum(parts.pop(n, 0.0) for n in names) for names in (AT_STEP, IN_PASSES))
-            shards = 0.0 if accumulates(job, 1) else parts.pop("gradients")
+            shards = 0.0 if accumulates(job, 1, replicas) else parts.pop("gradients")
             self._states[key] = sum(parts.values()), shards, passing, copy
         return self._states[key]
 

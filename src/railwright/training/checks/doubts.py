@@ -17,11 +17,13 @@ from railwright.training.layers.stages import layers_per_piece
 from railwright.training.layers.unhidden import of_megatron
 from railwright.training.layout.schedule import TOGETHER, in_pairs, order_name, route_of, schedule_name
 from railwright.training.layout.sizes import Sizes
+from railwright.training.optimizer.adam import runs_listed
 from railwright.training.passes.offload import overlaps_update
 from railwright.training.software.eras import can_unfuse_loss, eager_parts, era_of
 from railwright.training.software.formats import has_fp32_shards
 from railwright.training.software.hosted import unoffered, updates_on_host
 from railwright.training.software.lora import targets_of
+from railwright.training.software.lora_checks import inputs_stay
 from railwright.training.software.mixers import of_mixers
 from railwright.training.software.narrow import of_narrow
 from railwright.training.software.narrow_weights import of_weights
@@ -70,6 +72,11 @@ def doubts(job: TrainingJob, arch: Transformer, count: int) -> list[str]:
             idle.append(
                 "lora.frozen_dtype does nothing: only FSDP's shards (zero: 3, software fsdp-…) have a type "
                 "of their own, other frozen weights that of their products; nf4 is another matter."
+            )
+        if job.lora.inputs_stay and not inputs_stay(job):
+            idle.append(
+                "lora.inputs_stay does nothing: FSDP of version 1 (zero: 3, software fsdp-…) keeps inputs of "
+                "layers that are computed again (recompute: full)."
             )
         if is_nf4(job) and arch.is_moe:
             # bitsandbytes' issue 1849 (January 2026), pull requests 1720 and 1965; torchao, quantize_base
@@ -182,7 +189,12 @@ def _idle_unfused(job: TrainingJob, arch: Transformer) -> list[str]:
             else "chunked_loss is not set"
         )
         found.append(f"loss_chunks does nothing: {why}.")
-    compiled = [part for part in job.unfused if part not in eager_parts(job)]
+    if "optimizer" in job.unfused and not runs_listed(job):
+        found.append(
+            "unfused optimizer does nothing: only PyTorch's AdamW (software fsdp-… or deepspeed-2024), on "
+            "the GPU and with moments in the type of its weights, has no kernel of its own for all of it."
+        )
+    compiled = [part for part in job.unfused if part not in (*eager_parts(job), "optimizer")]
     found += [
         f"unfused {part} does nothing with software {job.software}, whose layers are compiled."
         for part in compiled
@@ -191,7 +203,7 @@ def _idle_unfused(job: TrainingJob, arch: Transformer) -> list[str]:
         found.append(
             f"unfused norm does nothing: {arch.name} has norms with biases, LayerNorm, one kernel anyway."
         )
-    if "activation" in job.unfused and not arch.gated and not splits_square(arch, job.unfused):
+    if "activation" in job.unfused and not arch.gated and not splits_square(arch, eager_parts(job)):
         found.append(
             f"unfused activation does nothing: {arch.name}'s MLPs have no gates, and an activation without "
             "one, squared ReLU (relu2) apart, is one kernel."

@@ -57,6 +57,27 @@ def held_sets(
     return _largest(list(seen))
 
 
+def through_head(order: Sequence[Unit], chunks: int, head: int) -> dict[bool, tuple[tuple[Held, int], ...]]:
+    """Passes held of each chunk and passes that have left the head by then, at every moment when a backward
+    pass begins; True: one of the head's chunk.
+
+    head  its chunk
+    """
+    split = {(unit.chunk, unit.microbatch) for unit in order if unit.kind == "W"}
+    now, left = [0] * chunks, 0
+    seen: dict[bool, dict[tuple[Held, int], None]] = {True: {}, False: {}}
+    for unit in order:
+        for one in unit.passes:
+            if one.kind == "F":
+                now[one.chunk] += 1
+                left += one.chunk == head
+                continue
+            seen[one.chunk == head][tuple(now), left] = None
+            if one.kind == "W" or (one.kind == "B" and (one.chunk, one.microbatch) not in split):
+                now[one.chunk] -= 1
+    return {which: tuple(moments) for which, moments in seen.items()}
+
+
 def _largest(moments: list[Held]) -> tuple[Held, ...]:
     """Those that no other one covers."""
     kept: list[Held] = []

@@ -32,6 +32,7 @@ from railwright.training.memory.end_activations import (
     head_backward,
     head_waiting,
     joined_kept,
+    output_of_stage,
 )
 from railwright.training.memory.stage_weights import largest_weight, placeholders, widened
 from railwright.training.memory.units import Beside, beside, copies_out
@@ -45,6 +46,7 @@ from railwright.training.software.deepspeed import (
     sent_kept,
 )
 from railwright.training.software.eras import era_of
+from railwright.training.software.lora_checks import inputs_stay
 
 SCORE_BYTES = 4.0
 """Bytes per score of the layer at work: scores and softmax in 16 bits."""
@@ -71,8 +73,10 @@ class StageActivations:
     """Bytes on one GPU of a stage. [byte]
 
     chunks              kept by one forward pass of each chunk
+    first               of those, what the first layer of a chunk keeps, at most
     embedded            of those, what the embedding keeps, tensor by tensor
     waiting             what the head and its loss keep of a pass between their forward and backward pass
+    output              what stays of every pass until the next step, on a last stage
     of_head             gradient of the head's weight, where a pass makes it
     always              tensors of fixed size that stay
     layer_backward, head_backward, embedding_backward  what these need beside what is kept; empty where the
@@ -80,8 +84,10 @@ class StageActivations:
     """
 
     chunks: tuple[float, ...]
+    first: float
     embedded: tuple[float, ...]
     waiting: float
+    output: float
     of_head: float
     always: dict[str, float]
     layer_backward: dict[str, float]
@@ -117,6 +123,8 @@ def stage_activations(
         at_work = _sent_at_work(job, arch, shape.chunks, layers, whole, flowing, output)
         over = [[0.0] * len(each) for each in layers]
     else:
+        if inputs_stay(job):
+            over = [[0.0] * len(each) for each in layers]
         at_work = {
             **layer_at_work(job, arch, shape.chunks, kept, whole, output),
             FLOWING: max(flowing.values(), default=0.0),
@@ -127,8 +135,10 @@ def stage_activations(
     at = beside(job, shape, over)
     return StageActivations(
         chunks=chunks,
+        first=max((each[0] for each in layers if each), default=0.0),
         embedded=embedding_kept(job, arch),
         waiting=head_waiting(job, arch) if head else 0.0,
+        output=output_of_stage(job, arch) if head else 0.0,
         of_head=end if head else 0.0,
         always={
             "workspaces": constant("workspace_bytes"),

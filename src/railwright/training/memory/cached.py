@@ -23,6 +23,7 @@ from railwright.model.tensors.tensor_lists import with_received
 from railwright.spec.training import TrainingJob
 from railwright.training.lanes.result import Memory
 from railwright.training.layers.along_sequence import copies_rows
+from railwright.training.layers.communication import gradient_bytes
 from railwright.training.layers.cut import cut_in_memory
 from railwright.training.layers.gathers import gathered_whole
 from railwright.training.layers.lora_kept import is_needed, with_adapters_kept
@@ -39,7 +40,7 @@ from railwright.training.memory.replay_deepspeed import DeepSpeedReplay
 from railwright.training.memory.replay_sharded import ShardedReplay
 from railwright.training.memory.stage_weights import widened
 from railwright.training.memory.tape import LayerPlan
-from railwright.training.memory.units import copies_out
+from railwright.training.memory.units import copies_out, makes_gradients
 from railwright.training.software.deepspeed import runs_engine
 from railwright.training.software.eras import era_of
 from railwright.training.software.nf4 import is_nf4, with_widened
@@ -98,13 +99,14 @@ def requests_of(job: TrainingJob, arch: Transformer, fabric: Fabric, stage: int)
     """
     ranks = Sizes.of(job, fabric).replicas
     order, shape = _order(job, fabric, stage), shapes_of(job, arch)[stage]
-    plans = _stage_plans(job, arch, shape)
+    plans = _stage_plans(job, arch, shape, ranks)
     kind = DeepSpeedReplay if runs_engine(job) else ShardedReplay if copies_out(job) else Replay
     asked = Requests()
     replay = kind(job, arch, shape, ranks, weighs_one_byte(job, fabric.generation), plans, asked)
     replay.start()
     for step in range(STEPS):
         asked.mark()
+        replay.begin(_microbatches(job, fabric)[1])
         for unit in order:
             replay.run(unit)
         asked.mark()
@@ -236,12 +238,18 @@ def _often(retries: int) -> str:
 
 def _order(job: TrainingJob, fabric: Fabric, stage: int) -> tuple[Unit, ...]:
     """Passes of a stage that are replayed, in their order."""
-    layout = job.layout
-    count, name = microbatches(job, data_parallel(job, fabric)), order_name(job)
-    if name != "gpipe":
-        # by then all passes are in flight that ever are; interleaved orders want a multiple of the stages
-        count = min(count, 3 * layout.pipeline if layout.pipeline > 1 else 3)
-    return schedule(layout.pipeline, route_of(layout).chunks, count, name)[stage]
+    count, left_out = _microbatches(job, fabric)
+    orders = schedule(job.layout.pipeline, route_of(job.layout).chunks, count - left_out, order_name(job))
+    return orders[stage]
+
+
+def _microbatches(job: TrainingJob, fabric: Fabric) -> tuple[int, int]:
+    """Microbatches of a step, and how many of them are not replayed."""
+    count, stages = microbatches(job, data_parallel(job, fabric)), job.layout.pipeline
+    if order_name(job) == "gpipe":
+        return count, 0
+    # by then all passes are in flight that ever are; interleaved orders want a multiple of the stages
+    return count, max(count - (3 * stages if stages > 1 else 3), 0)
 
 
 def _alike(job: TrainingJob, arch: Transformer, fabric: Fabric, stage: int) -> tuple[object, ...]:
@@ -250,22 +258,30 @@ def _alike(job: TrainingJob, arch: Transformer, fabric: Fabric, stage: int) -> t
     return _order(job, fabric, stage), replace(shape, first=())
 
 
-def _stage_plans(job: TrainingJob, arch: Transformer, shape: StageShape) -> Plans:
-    """Plans of every layer of a stage, by its kind and whether `layout.recompute` is for it."""
+def _stage_plans(job: TrainingJob, arch: Transformer, shape: StageShape, ranks: int = 0) -> Plans:
+    """Plans of every layer of a stage, by its kind and whether `layout.recompute` is for it.
+
+    ranks  that hold the same dense parameters
+    """
     layers = {layer for chunk in shape.chunks for layer in layers_of(job, arch, chunk)}
-    return {layer: _plans(job, arch, *layer) for layer in layers}
+    made = gradient_bytes(job) if makes_gradients(job, ranks) else 0.0
+    return {layer: _plans(job, arch, *layer, made) for layer in layers}
 
 
-def _plans(job: TrainingJob, arch: Transformer, kind: Layer, again: bool = True) -> list[LayerPlan]:
+def _plans(
+    job: TrainingJob, arch: Transformer, kind: Layer, again: bool = True, made: float = 0.0
+) -> list[LayerPlan]:
     """A layer's tensors, once for each number of rows that its experts receive.
 
     again  `layout.recompute` is for it
+    made   bytes of a gradient that autograd makes anew in every step; 0: none is
 
     With balanced routing each row goes to one of `layout.expert` ranks by chance, so that their number at one
     of them has a binomial distribution; dropped to a capacity it is always the same.  Rows are those of
     `layout.expert_tensor` tensor ranks, each of which routes 1/tensor of a microbatch.
     """
-    plan, ranks = _plan(job, arch, kind, job.layout.recompute if again else "none"), job.layout.expert
+    plan = _plan(job, arch, kind, job.layout.recompute if again else "none", made)
+    ranks = job.layout.expert
     if not is_routed(kind) or ranks == 1 or job.expert_capacity is not None:
         return [plan]
     inside = job.layout.expert_cut / job.layout.tensor
@@ -276,7 +292,7 @@ def _plans(job: TrainingJob, arch: Transformer, kind: Layer, again: bool = True)
     return [replace(plan, tensors=with_received(plan.tensors, received.inv_cdf(part))) for part in parts]
 
 
-def _plan(job: TrainingJob, arch: Transformer, kind: Layer, recompute: Recompute) -> LayerPlan:
+def _plan(job: TrainingJob, arch: Transformer, kind: Layer, recompute: Recompute, made: float) -> LayerPlan:
     layout, era = job.layout, era_of(job)
     kept = layer_kept_parts(job, arch, kind, recompute)
     # computed again by operators, attention keeps its output without the copy that the projection reads
@@ -310,6 +326,6 @@ def _plan(job: TrainingJob, arch: Transformer, kind: Layer, recompute: Recompute
         tensors,
         kept,
         again=recompute == "full",
-        gradient=ELEMENT if autograd else 0.0,
+        gradient=ELEMENT if autograd else made,
         eager=not era.compiled_casts,
     )

@@ -10,6 +10,7 @@ from railwright.spec.training import TrainingJob
 from railwright.training.layers.recompute import layers_again
 from railwright.training.layout.route import Chunk
 from railwright.training.layout.schedule import in_pairs
+from railwright.training.software.lora_checks import inputs_stay
 
 Kept = Mapping[Layer, float]
 """What a layer of each kind keeps. [byte]"""
@@ -17,6 +18,9 @@ Kept = Mapping[Layer, float]
 AGAIN = "layer being recomputed"
 OUTPUT_AGAIN = f"output of the {AGAIN}"
 """Parts that a layer which is computed again holds beside what was kept of it."""
+
+STAYING = "gradients of layers' inputs"
+"""Those of layers computed again before, which stay with the inputs where these do (`inputs_stay`)."""
 
 
 def chunk_kept(job: TrainingJob, arch: Transformer, chunk: Chunk, kept: Kept, whole: Kept) -> list[float]:
@@ -41,6 +45,17 @@ def layer_at_work(
     dense layers in front of experts, and where only the first layers of a chunk are computed again a stage
     may be fullest before any of them is.
     """
+    if inputs_stay(job):
+        # none has freed anything by the time that the first one runs again
+        again = [
+            chunk_kept(job, arch, chunk, kept, whole)[: layers_again(job, arch, chunk)] for chunk in chunks
+        ]
+        more = max((whole[k] - kept[k] for chunk in chunks for k in chunk.layers), default=0.0)
+        return {
+            AGAIN: more,
+            OUTPUT_AGAIN: output,
+            STAYING: max((sum(each[1:]) for each in again), default=0.0),
+        }
     found = [_beyond(job, arch, chunk, kept, whole) for chunk in chunks]
     most = max((one for one in found if one is not None), default=-output)
     if most + output <= 0:

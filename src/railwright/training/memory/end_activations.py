@@ -95,6 +95,18 @@ def head_waiting(job: TrainingJob, arch: Transformer) -> float:
     return rows * (1 + arch.mtp_layers) * (inputs + whole + logits)
 
 
+def output_of_stage(job: TrainingJob, arch: Transformer) -> float:
+    """What PyTorch's last stage keeps of every microbatch until the next step: its output, the logits in 16
+    bits. [byte]
+
+    Nothing with software of 2025 and later: torchtitan asks for no outputs since e5ef99aa (22 October 2025).
+    Source: PyTorch 2.6, distributed/pipelining/stage.py (forward_one_chunk: output_chunks).
+    """
+    if job.layout.pipeline == 1 or era_of(job).units != "joined":
+        return 0.0
+    return tokens_of(job) * ELEMENT * arch.vocab / job.layout.tensor
+
+
 def loss_kept(job: TrainingJob) -> KeptLoss:
     """What a job's loss keeps of the logits.
 

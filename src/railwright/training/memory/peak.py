@@ -12,7 +12,7 @@ from railwright.spec.training import TrainingJob
 from railwright.training.lanes.result import Memory, StageMemory
 from railwright.training.layers.one_copy import weighs_one_byte
 from railwright.training.layers.stages import StageShape, shapes_of
-from railwright.training.layout.in_flight import Held, held_sets
+from railwright.training.layout.in_flight import Held, held_sets, through_head
 from railwright.training.layout.schedule import in_pairs, order_name, route_of, schedule
 from railwright.training.layout.sizes import Sizes, data_parallel, microbatches
 from railwright.training.memory.activations import (
@@ -26,7 +26,7 @@ from railwright.training.memory.moved import at_start
 from railwright.training.memory.states import AT_STEP, IN_PASSES, cached_weights, state_parts, unit_waits
 from railwright.training.memory.units import accumulates
 from railwright.training.software.constants import constant
-from railwright.training.software.deepspeed import communicators
+from railwright.training.software.deepspeed import OUTPUTS, communicators
 from railwright.training.software.eras import era_of
 
 SYSTEM = "CUDA context and NCCL buffers"
@@ -68,7 +68,8 @@ def peak_memory(job: TrainingJob, arch: Transformer, fabric: Fabric, capacity: f
             states=state_parts(job, arch, shape, sizes.replicas, one_copy),
             cached=cached_weights(job, shape, sizes.replicas, one_copy),
             system=system,
-            passes=count,
+            order=order,
+            summed=accumulates(job, count, sizes.replicas),
         )
         for index, shape in enumerate(shapes)
     )
@@ -124,22 +125,30 @@ def _stage(
     states: dict[str, float],
     cached: float,
     system: float,
-    passes: int,
+    order: Order,
+    summed: bool,
 ) -> StageMemory:
-    """The fullest moment of one GPU of a stage that runs so many passes a step; of its weights `cached` come
-    with the first."""
+    """The fullest moment of one GPU of a stage; of its weights `cached` come with the first pass.
+
+    summed  gradients are there before a backward pass (`accumulates`)
+    """
     step = {name: states.pop(name, 0.0) for name in AT_STEP}
     tensors = stage_activations(job, arch, shape, unit_waits(job, states))
-    held = max(moments.layers, key=lambda m: _bytes(m, tensors))
+    held, at_head, out = _fullest(order, index, shape, moments, tensors)
     kept = {"activations": _bytes(held, tensors)}
     always = {**states, **tensors.always, SYSTEM: system}
-    before = always if accumulates(job, passes) else always | {"gradients": 0.0}
+    before = always if summed else always | {"gradients": 0.0}
     stays = stays_of_head(job, tensors)
     resting = {name: size for name, size in always.items() if name not in IN_PASSES}
     beside = {BESIDE: _beside(job, arch, shape)}
     found = {
-        "a layer backward": _together(before, kept, tensors.layer_backward, beside, stays),
-        "optimizer step": {**resting, **step, **stays},
+        "a layer backward": max(
+            _together(before, kept, tensors.layer_backward, beside, stays, out["layer"]),
+            # the first layer's, which comes last
+            _together(always, {"activations": tensors.first}, tensors.layer_backward, stays, out["all"]),
+            key=lambda parts: sum(parts.values()),
+        ),
+        "optimizer step": _together(resting, step, stays, out["all"]),
     }
     counts = {"a layer backward": sum(held), "optimizer step": 0, START: 0}
     if start := at_start(job, shape, states["weights"] - cached):
@@ -147,17 +156,19 @@ def _stage(
         found[START] = {**start, SYSTEM: system}
     others: dict[str, float] = {}
     if tensors.head_backward:
-        ends = max(moments.head, key=lambda m: _bytes(m, tensors))
+        ends = at_head
         # the other passes wait for their backward pass, behind the head's first one too
         others = {"logits": (_with_logits(job, shape, ends) - 1) * tensors.waiting}
         logits = {"logits": tensors.head_backward["logits"] + others["logits"]}
         parts = {"activations": _bytes(ends, tensors), **tensors.head_backward, **logits}
-        found["head backward"], counts["head backward"] = _together(before, parts), sum(ends)
+        found["head backward"] = _together(before, parts, out["head"])
+        counts["head backward"] = sum(ends)
         found["a layer backward"] |= others
     if tensors.embedding_backward:
         ends = max(moments.embedding, key=lambda m: _bytes(m, tensors))
         parts = {"activations": _bytes(ends, tensors), **others, **tensors.embedding_backward, **stays}
-        found["embedding backward"], counts["embedding backward"] = _together(always, parts), sum(ends)
+        found["embedding backward"] = _together(always, parts, out["all"])
+        counts["embedding backward"] = sum(ends)
     moment = max(found, key=lambda name: sum(found[name].values()))
     parts = {name: size for name, size in found[moment].items() if size > 0}
     return StageMemory(index, parts, sum(parts.values()), moment, counts[moment])
@@ -187,6 +198,32 @@ def _with_logits(job: TrainingJob, shape: StageShape, held: Held) -> int:
     other schedules the head's backward pass follows its forward pass."""
     ends = max(n for n, chunk in zip(held, shape.chunks, strict=True) if chunk.head)
     return ends if order_name(job) == "gpipe" else 1
+
+
+def _fullest(
+    order: Order, index: int, shape: StageShape, moments: Moments, tensors: StageActivations
+) -> tuple[Held, Held, dict[str, dict[str, float]]]:
+    """Passes held when a stage holds most at a layer's and at the head's backward pass, and the outputs of
+    passes that are there then, or of all."""
+    layers = max(moments.layers, key=lambda m: _bytes(m, tensors))
+    head = max(moments.head, key=lambda m: _bytes(m, tensors), default=())
+    if not tensors.output:
+        return layers, head, {"layer": {}, "head": {}, "all": {}}
+    at = next(number for number, chunk in enumerate(shape.chunks) if chunk.head)
+    seen = _through(*order, index, at)
+    found = [
+        max(among, key=lambda pair: _bytes(pair[0], tensors) + pair[1] * tensors.output)
+        for among in ((*seen[True], *seen[False]), seen[True])
+    ]
+    counts = {"layer": found[0][1], "head": found[1][1], "all": order[2]}
+    return found[0][0], found[1][0], {name: {OUTPUTS: n * tensors.output} for name, n in counts.items()}
+
+
+@lru_cache(maxsize=128)
+def _through(
+    stages: int, chunks: int, count: int, name: str, index: int, head: int
+) -> dict[bool, tuple[tuple[Held, int], ...]]:
+    return through_head(schedule(stages, chunks, count, name)[index], chunks, head)
 
 
 def _bytes(held: Held, tensors: StageActivations) -> float:

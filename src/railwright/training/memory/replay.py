@@ -26,6 +26,7 @@ from railwright.training.memory.replay_chunks import ChunkedHead
 from railwright.training.memory.states import (
     COPY,
     IN_PASSES,
+    ROOTS,
     STATES,
     WIDENED,
     cached_weights,
@@ -34,6 +35,7 @@ from railwright.training.memory.states import (
     unit_waits,
 )
 from railwright.training.memory.tape import LayerPass, LayerPlan, backward, forward
+from railwright.training.memory.units import makes_gradients
 from railwright.training.optimizer.muon import ITERATION
 
 OneLayer = tuple[Layer, bool]
@@ -93,6 +95,10 @@ class Replay:
         self.made = self._weights()
         self.weights = [weight for _, _, weight in self.made]
         self.flights: dict[tuple[int, int], Flight] = {}
+        # of a whole step: what its last stage put out, and gradients that its first microbatch made
+        self.outputs: list[Tensor] = []
+        self.fresh: list[Tensor] = []
+        self.makes = makes_gradients(job, self.ranks)
         self.moment = 0.0
         self.layered = in_pairs(job)
         # a forward pass whose layer goes to the host beside the next backward pass of a layer
@@ -163,6 +169,8 @@ class Replay:
 
     def hold_gradients(self) -> None:
         """Sums of gradients, or shards of them."""
+        if self.makes:
+            return
         if self.job.layout.zero >= 2:
             self.each(self.states["gradients"])
         elif self.states["gradients"]:
@@ -177,6 +185,11 @@ class Replay:
         for size in (*self.tensors.always.values(), *stays_of_head(self.job, self.tensors).values()):
             if size:
                 self.take(size)
+
+    def begin(self, left_out: int) -> None:
+        """A step, of which so many microbatches are not replayed: what stays of these until the next one."""
+        if size := left_out * self.tensors.output:
+            self.outputs.append(self.take(size))
 
     def run(self, unit: Unit) -> None:
         """One pass.  Where gradients of weights run later, what the layers hold is freed then; a backward
@@ -252,6 +265,8 @@ class Replay:
         if not self.shape.chunks[unit.chunk].head:
             self.left(output, flight)
             return
+        if self.tensors.output:
+            self.outputs.append(self.take(self.tensors.output))
         if self.chunked:
             flight.more += self.chunked.forward(self.memory, output, (unit.chunk, unit.microbatch))
             return
@@ -370,7 +385,7 @@ class Replay:
 
     def gradients(self, unit: Unit) -> list[Tensor] | None:
         """Where a pass's gradients of weights stay; None where they are added to sums and freed."""
-        return None
+        return self.fresh if self.makes and unit.microbatch == 0 else None
 
     def update(self, step: int) -> None:
         """The optimizer's step, on gradients in fp32; the first one makes the moments."""
@@ -380,5 +395,7 @@ class Replay:
             self.each(self.moment, self.moment)
         self.once(self.states.get(ITERATION, 0.0))
         self.give(self.each(self.states.get(WIDENED, 0.0)))
-        self.give(copies)
+        self.give(self.each(self.states.get(ROOTS, 0.0)))
+        self.give([*copies, *self.fresh, *self.outputs])
+        self.fresh, self.outputs = [], []
         self.passing = self.in_passes()

@@ -27,6 +27,7 @@ from railwright.training.memory.states import PASSING
 from railwright.training.memory.units import unit_counts, unit_sizes
 from railwright.training.software.eras import era_of
 from railwright.training.software.hosted import weights_on_host
+from railwright.training.software.lora_checks import inputs_stay
 
 GATHER, REDUCE = 1, 2
 """Streams beside that of the passes."""
@@ -194,6 +195,7 @@ class ShardedReplay(Replay):
 
     def layers(self, unit: Unit, flight: Flight, gradient: Tensor) -> Tensor:
         self.give(flight.more)
+        stay = list[Tensor]()
         while flight.layers:
             key = unit.chunk, len(flight.layers) - 1
             self.unshard(key, back=True)
@@ -202,6 +204,9 @@ class ShardedReplay(Replay):
             summed = not self.job.layout.reduce_each and gradient_bytes(self.job) < FP32
             gradient = self.layer_back(flight, gradient, None if summed else made)
             self.reduce(key)
+            if inputs_stay(self.job):
+                stay += [self.take(self.full / self.split) for _ in range(2)]
+        self.give(stay)
         return gradient
 
     def weight_gradient(self, size: float, unit: Unit, of_head: bool = True) -> None:

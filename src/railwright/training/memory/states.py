@@ -22,7 +22,7 @@ from railwright.training.memory.units import (
     gathered,
     largest_unit,
 )
-from railwright.training.optimizer.adam import reads_as_kept, widens_moments
+from railwright.training.optimizer.adam import reads_as_kept, runs_listed, widens_moments
 from railwright.training.optimizer.apex import padding, widened_gradients
 from railwright.training.optimizer.muon import (
     ITERATION,
@@ -94,6 +94,11 @@ WIDENED = "moments in fp32 for the step"
 """Made for the optimizer's step where its kernel does not read them as they are kept (`adam.widens_moments`):
 of one group of weights after the other, the dense ones and the experts'."""
 
+ROOTS = "roots of Adam's second moments"
+"""Made for the optimizer's step where each of its operations is a kernel over all weights
+(`adam.runs_listed`): one for each weight that is updated at once, in the type of the moments.
+Source: PyTorch 2.13, optim/adam.py, _multi_tensor_adam (exp_avg_sq_sqrt)."""
+
 PASSING = "shards on their way from and to the host"
 """Of weights and gradients that lie there."""
 
@@ -101,7 +106,7 @@ STATES = "optimizer states"
 """Master weights and moments."""
 
 
-AT_STEP = (COPY, BUCKETS, ITERATION, WIDENED)
+AT_STEP = (COPY, BUCKETS, ITERATION, WIDENED, ROOTS)
 """Parts that are there at the optimizer's step only."""
 
 IN_PASSES = (GATHERED, WAITING, PASSING)
@@ -177,8 +182,11 @@ def state_parts(
     if runs_engine(job):
         parts |= second_gradients(dense + expert, gradient) | averaged(dense + expert, gradient)
     offload = updates_on_host(job)
+    at_once = min(SUB_GROUP / over, shard) if engine and layout.zero == 3 else shard
     if not offload:
         parts[STATES] = (master + 2 * moments) * (shard + extra / over)
+        if runs_listed(job):
+            parts[ROOTS] = moments * at_once
         if widens_moments(job):
             parts[WIDENED] = 2 * MOMENT_BYTES["fp32"] * max(dense / over, expert / expert_over)
         if job.optimizer == "muon":
@@ -190,8 +198,7 @@ def state_parts(
         if runs_engine(job):
             parts |= copied(dense + expert, layout.zero, offload)
         elif not offload:
-            together = SUB_GROUP / over if engine and layout.zero == 3 else shard
-            parts[COPY] = 4.0 * min(together, shard)
+            parts[COPY] = 4.0 * at_once
     return parts
 
 

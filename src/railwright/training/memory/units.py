@@ -59,12 +59,27 @@ class Beside(NamedTuple):
     embedding: dict[str, float]
 
 
-def accumulates(job: TrainingJob, passes: int) -> bool:
-    """Whether shards of gradients are there in passes: with FSDP2 from a step's second microbatch on.
+def accumulates(job: TrainingJob, passes: int, ranks: int) -> bool:
+    """Whether gradients are there before a backward pass makes them: with FSDP2, and where PyTorch has one
+    copy of the weights (`makes_gradients`), from a step's second microbatch on.
 
     passes  microbatches of a step
     """
-    return passes > 1 or not copies_out(job) or not job.layout.reduce_each
+    if copies_out(job):
+        return passes > 1 or not job.layout.reduce_each
+    return passes > 1 or not makes_gradients(job, ranks)
+
+
+def makes_gradients(job: TrainingJob, ranks: int) -> bool:
+    """Whether autograd makes a weight's gradient anew in every step: in PyTorch's modules, whose gradients
+    are dropped behind the optimizer's step, without DistributedDataParallel, which keeps buckets of them;
+    those of adapters are too small to matter.
+
+    ranks  that hold the same parameters
+    Source: PyTorch, optim/optimizer.py (zero_grad, set_to_none).
+    """
+    alone = ranks == 1 and job.layout.zero < 3 and job.lora is None
+    return alone and era_of(job).fp32_shards
 
 
 def beside(job: TrainingJob, shape: StageShape, kept: Sequence[Sequence[float]]) -> Beside:

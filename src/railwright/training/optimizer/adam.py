@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from railwright.model.operators.adam import BY_ADAM, CAST, COPIED, AdamTypes, Moment
 from railwright.spec.training import TrainingJob
 from railwright.training.layers.communication import gradient_bytes, keeps_narrow_weights
@@ -16,6 +18,7 @@ from railwright.training.software.formats import (
     moments_of,
     scales_at_once,
 )
+from railwright.training.software.hosted import updates_on_host
 
 
 def reads_as_kept(job: TrainingJob) -> bool:
@@ -45,6 +48,20 @@ def widens_moments(job: TrainingJob) -> bool:
     return era.megatron_alone and job.optimizer == "adam" and not kept
 
 
+def runs_listed(job: TrainingJob) -> bool:
+    """Whether PyTorch's AdamW updates a job's weights operation by operation, each over the list of all
+    (`foreach`, what it does on GPUs unless fused is asked for).
+
+    Hugging Face's Trainer asks so with adamw_torch, its default before PyTorch 2.8, under DeepSpeed too where
+    its configuration names no optimizer; narrower moments are other optimizers'.
+    Sources: PyTorch 2.13, optim/adam.py (_default_to_fused_or_foreach, _multi_tensor_adam); transformers,
+    training_args.py (default_optim).
+    """
+    era = era_of(job)
+    asked = "optimizer" in job.unfused and job.optimizer == "adam" and job.moment_dtype == "fp32"
+    return asked and (era.fp32_shards or era.zero_engine) and not updates_on_host(job)
+
+
 def adam_types(job: TrainingJob) -> AdamTypes:
     """What a job's Adam reads and writes.
 
@@ -52,6 +69,11 @@ def adam_types(job: TrainingJob) -> AdamTypes:
     itself (`reads_as_kept`), or a copy or cast of masters does (fp8_param_gather; Apex's of fp8).
     FP16_Optimizer's copies are counted by themselves, that of masters too (`deepspeed.FP16_STEP_BYTES`).
     """
+    types = _types(job)
+    return replace(types, listed=True) if runs_listed(job) else types
+
+
+def _types(job: TrainingJob) -> AdamTypes:
     if runs_fp16_optimizer(job):
         return AdamTypes(weight=BY_ADAM["16 bits"])
     gradient, moment = gradient_bytes(job), _moment(job)

@@ -293,12 +293,13 @@ def can_unfuse_loss(era: Era) -> bool:
 
 
 def eager_parts(job: TrainingJob) -> tuple[Part, ...]:
-    """Parts of layers and head that a job runs one kernel per operation.
+    """Parts of layers and head that a job runs one kernel per operation; the optimizer is none.
 
     What torch.compile or XLA has compiled fuses norms and activations, whatever the job says.
     """
     compiled = era_of(job).launcher != "python"
-    return tuple(part for part in job.unfused if not (compiled and part in FUSED_BY_COMPILERS))
+    fused: tuple[Part, ...] = FUSED_BY_COMPILERS if compiled else ()
+    return tuple(part for part in job.unfused if part != "optimizer" and part not in fused)
 
 
 FUSED_BY_COMPILERS: tuple[Part, ...] = ("norm", "activation")

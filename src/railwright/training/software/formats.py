@@ -22,10 +22,11 @@ def master_of(job: TrainingJob) -> Literal["fp32", "remainder", "none"]:
 def has_masters(job: TrainingJob) -> bool:
     """Whether any weights are kept in more than 16 bits; else gradients and moments have 16 too.
 
-    FSDP shards and updates a parameter in the type that it was loaded in, and torch.optim.AdamW makes its
-    moments like the parameter (torch/optim/adamw.py, zeros_like).
+    PyTorch updates a parameter in the type that it was loaded in, FSDP its shards, and torch.optim.AdamW
+    makes its moments like the parameter (torch/optim/adamw.py, zeros_like).
     Sources: torchtune, recipes/full_finetune_distributed.py (dtype: bf16 loads the model so, and its FSDP2
-    has no MixedPrecisionPolicy); torchtitan, config/job_config.py, training.dtype.
+    has no MixedPrecisionPolicy) and full_finetune_single_device.py; torchtitan, config/job_config.py,
+    training.dtype.
     """
     return job.master != "none"
 
@@ -107,11 +108,11 @@ def frozen_bytes(job: TrainingJob) -> float:
 
 def _check_narrow(job: TrainingJob) -> None:
     """Raise PlanError where weights cannot do without master weights."""
-    if not is_sharded_by_pytorch(job):
+    if not era_of(job).fp32_shards:
         raise PlanError(
-            f"{job.name}: master none is of PyTorch's FSDP (layout.zero 3 with software fsdp-2023 to "
-            f"fsdp-2026); software {job.software} with zero {job.layout.zero} keeps master weights. Set "
-            "master to fp32, or layout.zero to 3 with such software."
+            f"{job.name}: master none is of PyTorch's own optimizers (software fsdp-2023 to fsdp-2026, "
+            f"sharded or not); software {job.software} keeps master weights. Set master to fp32, or software "
+            "to one of those."
         )
     if job.dtype == "fp16":
         raise PlanError(

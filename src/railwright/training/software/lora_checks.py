@@ -1,4 +1,4 @@
-"""What a job's adapters must not ask for."""
+"""What a job's adapters must not ask for, and whose inputs stay."""
 
 from __future__ import annotations
 
@@ -70,3 +70,17 @@ def _check_nf4(job: TrainingJob) -> None:
             f"{job.name}: weights in 4 bits (lora.frozen_dtype nf4) are made 16 bits and multiplied so, and "
             f"dtype is {job.dtype}; set it to bf16 or fp16."
         )
+
+
+def inputs_stay(job: TrainingJob) -> bool:
+    """Whether inputs of layers computed again, and gradients of these, are there until a backward pass ends.
+
+    PyTorch's FSDP of version 1 hooks the inputs of units that are frozen, to drop their weights once
+    gradients have been made.  It holds the hook until then, which holds them, and reentrant checkpoints made
+    leaves of them, whose gradients stay with them.
+    Source: PyTorch 2.13, distributed/fsdp/_runtime_utils.py (_register_post_backward_reshard_only_hook,
+    _finalize_params), autograd/graph.py (register_multi_grad_hook), utils/checkpoint.py (CheckpointFunction);
+    tests/oracle/test_training_lora_pytorch.py.
+    """
+    asked = job.lora is not None and job.lora.inputs_stay
+    return asked and job.layout.zero == 3 and job.layout.recompute == "full" and era_of(job).fp32_shards
