@@ -348,6 +348,15 @@ def test_attention_s_kernel(line: str, backend: str | None, release: bool) -> No
     )
 
 
+def test_attention_with_sinks_is_no_kernel_of_pytorchs() -> None:
+    """transformers, models/gpt_oss/modeling_gpt_oss.py: _supports_sdpa = False."""
+    text = SHARDED.replace("meta-llama/Llama-3.1-8B", "openai/gpt-oss-20b")
+    for line, told in (("", True), ("attn_implementation: flash_attention_3", False)):
+        notes = read_run(f"{text}{line}\n", "run.yaml", Asked(gpus=8, model="gpt-oss-20b")).notes
+        assert any(note.startswith("attention with sinks writes its scores") for note in notes) is told
+        assert not any(note.startswith(RELEASE) for note in notes)
+
+
 def test_without_a_format_the_trainer_runs_in_fp32_and_axolotl_in_bf16() -> None:
     for text, file, told in (
         (TRAINER.replace("--fp16 True ", "").replace("ds.json", "z2.json"), "run.sh", True),

@@ -119,7 +119,7 @@ def trainer_fields(
     found |= kernels(given) | _precision(given, axolotl, alone)
     found |= _adapters(given, software, layout["zero"]) | _moments(given)
     found |= _listed(given, found)
-    found |= attention(given, software)
+    found |= attention(given, software, arch)
     if arch.is_moe and not given.yes("torch_compile"):
         given.doubts.append(
             "experts are predicted as grouped products, as transformers 5 runs them; under a release before "

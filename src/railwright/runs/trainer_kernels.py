@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from railwright.model.shape.architecture import Transformer
 from railwright.runs.given import Given
 from railwright.spec.training import Software
 from railwright.training.software.eras import eras
@@ -57,10 +58,11 @@ def kernels(given: Given) -> dict[str, Any]:
     return found
 
 
-def attention(given: Given, software: Software) -> dict[str, Any]:
+def attention(given: Given, software: Software, arch: Transformer) -> dict[str, Any]:
     """Whose kernel runs attention, and what it is predicted as where that is another one.
 
-    Nothing in a script tells PyTorch's release, so that its own choice is that of today's.
+    Nothing in a script tells PyTorch's release, so that its own choice is that of today's.  With sinks it has
+    none: transformers' gpt-oss runs eager attention where no kernel is named (_supports_sdpa is False).
     """
     asked = [(name, given.told(name).lower()) for name in ("flash_attn", "attn_implementation")]
     asked += [(name, "true") for name in SWITCHES if given.yes(name)]
@@ -72,6 +74,12 @@ def attention(given: Given, software: Software) -> dict[str, Any]:
                 "takes less time and memory"
             )
             return {}
+    if not named and (arch.attention_sinks or arch.window_sinks):
+        given.doubts.append(
+            "attention with sinks writes its scores where no other is named (attn_implementation), and is "
+            "predicted as a fused kernel, which takes less time and memory"
+        )
+        return {}
     if not named:
         older = eras()[software].like
         before = f"--software {older}" if older else "attention_backend: flash"
