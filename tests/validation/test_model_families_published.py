@@ -9,6 +9,7 @@ import checkpoints_hybrids
 import checkpoints_remote
 import checkpoints_rounded
 from checkpoints import shape
+from railwright.errors import RailwrightError
 from railwright.model import count_parameters, load_model, parse_config
 
 EXACT = checkpoints.EXACT | checkpoints_remote.EXACT
@@ -107,3 +108,16 @@ def test_glm_5_counts_active_parameters_without_embedding_and_head():
 def test_mimo_with_its_extra_layer_is_the_published_checkpoint():
     count = counted("mimo-7b", shape("mimo", 36, 4096, 32, 8, 11008, 151680, num_nextn_predict_layers=1))
     assert count.total + count.mtp == 7_833_409_536
+
+
+def test_kimi_k2_chooses_among_all_experts_and_deepseek_among_the_best_groups():
+    # moonshotai/Kimi-K2-Instruct, config.json: n_group 1; its class, DeepSeek's, has 8 where nothing says it
+    assert load_model("kimi-k2").expert_groups == 1
+    assert load_model("deepseek-v3").expert_groups == 8
+
+
+def test_glm_5_1_has_the_layers_of_glm_5_and_5_2_has_not():
+    # zai-org/GLM-5.1, config.json, has GLM-5's keys; 5.2's layers take turns at choosing keys (indexer_types)
+    assert load_model("zai-org/GLM-5.1") == load_model("glm-5")
+    with pytest.raises(RailwrightError, match="unknown model"):
+        load_model("zai-org/GLM-5.2")
