@@ -140,3 +140,7 @@ def test_a_norm_behind_the_experts_is_in_no_dense_layer():
     assert count_parameters(axk1).total - count_parameters(plain).total == 6 * 256
     kept, before = (layer_activations(arch, "moe", 64, 64) for arch in (axk1, plain))
     assert set(kept) - set(before) == {"output norm inputs"}
+
+
+def test_attention_between_linear_layers_takes_no_keys_that_another_layer_chose():
+    assert layer_kinds(load_model("qwen3-next-80b")) == (*["linear moe"] * 3, "moe") * 12

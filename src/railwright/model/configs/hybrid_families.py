@@ -257,7 +257,8 @@ def linear_layers(keys: Keys, layers: int, default: Sequence[bool]) -> list[bool
 
 def mixed(arch: Transformer, mixer: LinearMixer, linear: Sequence[bool]) -> Transformer:
     """The model with a mixer in place of attention in its linear layers; their MLPs stay what they are."""
-    kinds = {parts: kind for kind, parts in PARTS.items()}
+    # of kinds with the same blocks the first: neither windowed nor of keys that another layer chose
+    kinds = {parts: kind for kind, parts in reversed(PARTS.items())}
     has = [is_routed(kind) for kind in layer_kinds(arch)[: arch.layers]]
     pattern = tuple(
         kinds[Parts("linear" if line else "attention", "moe" if routed else "dense")]
