@@ -43,6 +43,14 @@ ROUNDED = {
         3.07e10,
         0.0005,
     ),
+    # model card: 25.2 billion
+    "gemma-4-26b-a4b": (
+        shape("gemma4_text", 30, 2816, 16, 8, 2112, 262144, head_dim=256, global_head_dim=512)
+        | {"num_global_key_value_heads": 2, "attention_k_eq_v": True, "hidden_size_per_layer_input": 0}
+        | {"enable_moe_block": True, "num_experts": 128, "top_k_experts": 8, "moe_intermediate_size": 704},
+        2.52e10,
+        0.002,
+    ),
     # model card: 309 billion
     "mimo-v2-flash": (
         shape("mimo_v2_flash", 48, 4096, 64, 4, 16384, 152576, head_dim=192, v_head_dim=128)

@@ -208,7 +208,6 @@ GEMMA = {"model_type": "gemma3_text", "sliding_window": 64, "num_hidden_layers":
         ({**GLM, "post_layer_norm": False}, "post_layer_norm"),
         ({"model_type": "gemma4_text"}, "hidden_size_per_layer_input"),
         ({**GEMMA4, "num_kv_shared_layers": 1}, "num_kv_shared_layers"),
-        ({**GEMMA4, "enable_moe_block": True}, "enable_moe_block"),
         ({**GEMMA4, "use_bidirectional_attention": "all"}, "use_bidirectional_attention"),
         ({"model_type": "git", "num_local_experts": None}, "model_type"),
         ({**AFMOE, "model_type": "arctic", "moe_layer_frequency": 0}, "moe_layer_frequency"),

@@ -239,6 +239,35 @@ def test_values_narrower_than_keys_are_not_served():
         check_layout(serving_job(), narrow, ServingLayout())
 
 
+def test_gemma_4_norms_what_its_experts_and_its_mlp_give_apart():
+    config = {
+        **{key: STEP[key] for key in ("hidden_size", "intermediate_size", "vocab_size", "sliding_window")},
+        "model_type": "gemma4_text",
+        "num_hidden_layers": 6,
+        "num_attention_heads": 8,
+        "num_key_value_heads": 4,
+        "head_dim": 32,
+        "global_head_dim": 64,
+        "hidden_size_per_layer_input": 0,
+        "enable_moe_block": True,
+        "num_experts": 8,
+        "top_k_experts": 2,
+        "moe_intermediate_size": 64,
+    }
+    arch = parse_config(json.dumps(config), "config.json", "gemma")
+    assert layer_kinds(arch) == (*["windowed moe"] * 5, "moe")
+    assert (arch.shared_ffn, arch.expert_ffn, arch.experts_per_token) == (config["intermediate_size"], 64, 2)
+    ops = by_name(layer_operators(arch, "moe", 512, 512).forward)
+    norms = ("mlp norm", "router norm", "shared expert norm", "routed output norm", "shared output norm")
+    assert {ops[name].bytes for name in (*norms, "mlp output norm")} == {2 * 512 * 2 * 256}
+    # three norms more than with a shared expert alone, one of them in front of it, and a scale per expert
+    bare = replace(arch, branch_norms=False, shared_norm=False)
+    assert count_parameters(arch).total - count_parameters(bare).total == 6 * (4 * 256 + 8)
+    kept, less = (layer_activations(one, "moe", 512, 512) for one in (arch, bare))
+    assert kept["output norm inputs"] - less["output norm inputs"] == 2 * 2 * 512 * 256
+    assert kept["router norm output"] == kept["shared norm output"] == 2 * 512 * 256
+
+
 @pytest.mark.parametrize(
     ("more", "field"),
     [

@@ -33,6 +33,8 @@ LAYERS: list[tuple[str, Layer]] = [
     ("llama-3.1-70b with gates per head", "dense"),
     ("deepseek-v3 with norms in the layers with experts", "moe"),
     ("grok-2", "moe"),
+    ("grok-2 with branches normed", "moe"),
+    ("trinity-large with branches normed", "moe"),
     ("qwen3-30b-a3b with narrow values", "moe"),
     ("grok-2 with latents", "moe"),
     ("gemma-3-27b with normed values", "dense"),
@@ -44,9 +46,11 @@ LAYERS: list[tuple[str, Layer]] = [
 
 def named(model: str) -> Transformer:
     """A bundled model, or one whose attention and MLP share a norm (Cohere), with gates (Laguna), with
-    norms that layers with experts have more (Arctic, A.X K1), or latents (Nemotron 3 Super)."""
+    norms that layers with experts have more (Arctic, A.X K1, Gemma 4), or latents (Nemotron 3 Super)."""
     if model.endswith(" with norms in the layers with experts"):
         return replace(load_model(model.split(" with ")[0]), shared_norm=True, experts_norm=True)
+    if model.endswith(" with branches normed"):
+        return replace(load_model(model.split(" with ")[0]), shared_norm=True, branch_norms=True)
     if model.endswith((" with normed values", " with keys for values")):
         shared = model.endswith(" with keys for values")
         return replace(load_model(model.split(" with ")[0]), value_norm=True, shared_values=shared)

@@ -56,6 +56,7 @@ def transformers(draw):
         shared_gate=shared > 0 and draw(st.booleans()),
         shared_norm=shared > 0 and draw(st.booleans()),
         experts_norm=moe and draw(st.booleans()),
+        branch_norms=shared > 0 and draw(st.booleans()),
         dense_layers=draw(st.integers(0, 2)) if moe else 0,
         expert_every=draw(st.integers(1, 3)) if moe else 1,
         expert_layers=draw(st.sampled_from(((), (0,), (1,)))) if moe else (),

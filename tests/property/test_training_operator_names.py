@@ -40,6 +40,7 @@ def architectures() -> Iterator[Transformer]:
     """One of every kind of layer."""
     yield from (DENSE, MOE, LATENTS, BLOCKS, DELTA, KIMI, LIGHTNING)
     yield replace(LATENTS, shared_norm=True)
+    yield replace(MOE, shared_experts=1, shared_ffn=MOE.ffn, shared_norm=True, branch_norms=True)
     yield from (load_model(name) for name in ("deepseek-v3.2", "gpt-oss-20b", "glm-5", "gemma-3-27b"))
 
 

@@ -54,6 +54,11 @@ def test_glm_with_its_extra_layer_is_the_published_checkpoint(name, checkpoint):
     assert count.total + count.mtp + count.embedding + count.head == checkpoint
 
 
+def test_gemma_4_visits_eight_experts_beside_its_mlp():
+    # Google's model card of Gemma 4 26B-A4B: 3.8 billion active
+    assert counted("gemma", ROUNDED["gemma-4-26b-a4b"][0]).active == pytest.approx(3.8e9, rel=0.01)
+
+
 def test_mimo_counts_active_parameters_with_the_embedding():
     # Xiaomi's model card of MiMo-V2.5-Pro: 42 billion
     assert counted("mimo", ROUNDED["mimo-v2.5-pro"][0]).active == pytest.approx(42e9, rel=0.005)

@@ -12,10 +12,12 @@ from railwright.model.configs.family_parts import (
     full_layers_of,
     normed_queries,
     plain,
+    routed,
     tied,
     window_of,
     windowed,
     with_heads,
+    with_shared,
     without,
 )
 from railwright.model.configs.keys import Keys
@@ -49,8 +51,8 @@ def gemma3(keys: Keys, name: str) -> Transformer:
 
 
 def gemma4(keys: Keys, name: str) -> Transformer:
-    """Gemma 4 (12B, 31B): as Gemma 3, values are normed too; layers without a window have wider heads, and
-    perhaps fewer of keys, whose product makes the values."""
+    """Gemma 4 (12B, 26B-A4B, 31B): as Gemma 3, values are normed too; layers without a window have wider
+    heads, and perhaps fewer of keys, whose product makes the values; experts beside the MLP."""
     zero = {"hidden_size_per_layer_input": 0, "num_kv_shared_layers": 0}
     if keys.raw("model_type") == "gemma4_text":
         zero["hidden_size_per_layer_input"] = 256
@@ -60,14 +62,16 @@ def gemma4(keys: Keys, name: str) -> Transformer:
             key,
             "embeddings in every layer, and layers that share keys, are not modelled; it must be 0.",
         )
-    without(keys, "enable_moe_block")
-    keys.raw("num_experts")  # counts only where that is set
     keys.need(
         keys.raw("use_bidirectional_attention") != "all",
         "use_bidirectional_attention",
         "only causal attention to text is modelled; it must not be 'all'.",
     )
     base = replace(normed_queries(gemma(keys, name)), norms_per_layer=4, value_norm=True)
+    keys.raw("use_double_wide_mlp")  # of layers that share keys alone
+    if keys.flag("enable_moe_block", False):
+        base = _beside_experts(keys, base)
+    keys.raw("num_experts")  # counts only where that is set
     full = full_layers_of(keys, base.layers, 6)
     full[-1] = True
     shared = keys.flag("attention_k_eq_v", False)
@@ -82,3 +86,16 @@ def gemma4(keys: Keys, name: str) -> Transformer:
     return with_heads(
         keys, arch, "num_key_value_heads", base.heads, full, kv_heads=base.kv_heads, head_dim=base.head_dim
     )
+
+
+def _beside_experts(keys: Keys, base: Transformer) -> Transformer:
+    """The dense MLP as a shared expert, which reads and gives by norms of its own, as routed experts do."""
+    arch = routed(
+        keys,
+        base,
+        [True] * base.layers,
+        experts="num_experts",
+        per_token="top_k_experts",
+        width=keys.whole("moe_intermediate_size"),
+    )
+    return replace(with_shared(arch, base.ffn), shared_norm=True, branch_norms=True)

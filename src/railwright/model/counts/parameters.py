@@ -142,7 +142,7 @@ def norm_parameters(arch: Transformer) -> int:
 
 def norms_of_experts(arch: Transformer) -> int:
     """Norms of width `hidden` that layers with experts have more than others."""
-    return int(arch.shared_norm and arch.shared_ffn > 0) + arch.experts_norm
+    return int(arch.shared_norm and arch.shared_ffn > 0) + arch.experts_norm + 3 * arch.branch_norms
 
 
 def _attention(arch: Transformer) -> int:
@@ -195,8 +195,9 @@ def _expert(arch: Transformer) -> int:
 
 
 def _router(arch: Transformer) -> int:
-    """The router, and the products to latents and back."""
-    return arch.hidden * (arch.experts + 2 * arch.expert_latent) + arch.experts * arch.router_bias
+    """The router, with biases and scales of experts, and the products to latents and back."""
+    each = arch.router_bias + arch.branch_norms
+    return arch.hidden * (arch.experts + 2 * arch.expert_latent) + arch.experts * each
 
 
 def _shared(arch: Transformer) -> int:

@@ -236,7 +236,8 @@ def _experts(arch: Transformer, rows: int, cut: Cut, dtype: str, dispatched: flo
     router = linear("router", local, arch.experts, arch.hidden, half(dtype))
     fused = "router" not in cut.unfused
     chosen = choice(arch, local) if cut.by_pytorch else expert_choice(arch, local, fused)
-    blocks = [*_mlp_norm(arch, local, cut), router, chosen]
+    own = [layer_norm("router norm", arch, local, cut.unfused)] if arch.branch_norms else []
+    blocks = [*_mlp_norm(arch, local, cut), *own, router, chosen]
     if "experts" in cut.unfused:
         blocks += looped_experts(arch, local, dispatched, here, width, dtype, cut.unfused)
         return [*blocks, *_beside_experts(arch, rows, local, cut, dtype)]
@@ -292,6 +293,9 @@ def _beside_experts(arch: Transformer, rows: int, local: int, cut: Cut, dtype: s
         blocks += two_products(arch, "shared expert", rows, shared, dtype, unfused=how, stored=stored)
         if arch.shared_gate:
             blocks.append(linear("shared gate", local, 1, h, half(dtype)))
+        if arch.branch_norms:
+            names = ("routed output norm", "shared output norm")
+            blocks += [layer_norm(name, arch, local, how) for name in names]
         blocks.append(elementwise("add shared", local, reads=2 * h, writes=h, back=2 * h))
     return [*blocks, *_mlp_end(arch, local, cut, arch.experts_norm)]
 

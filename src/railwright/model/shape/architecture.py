@@ -134,6 +134,8 @@ class Transformer:
     shared_gate   the shared expert has its own sigmoid gate (one row of width `hidden`)
     shared_norm   it reads the sum behind attention by a norm of its own (Arctic's MLP beside the experts)
     experts_norm  what experts and shared expert give together is normed, in the layers with experts (A.X K1)
+    branch_norms  the router reads by a norm of its own, and what routed experts give and what the shared one
+                  gives are normed apart before they are added; every expert has a scale (Gemma 4 26B-A4B)
     position_embeddings  learned absolute positions (rows), 0 with rotary ones
     yarn          rotary positions scaled as YaRN does (arXiv 2309.00071)
     alibi         neither, but a bias on the scores inside their kernel (BLOOM, MPT)
@@ -209,6 +211,7 @@ class Transformer:
     shared_gate: bool = False
     shared_norm: bool = False
     experts_norm: bool = False
+    branch_norms: bool = False
     position_embeddings: int = 0
     yarn: bool = False
     alibi: bool = False

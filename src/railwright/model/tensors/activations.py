@@ -128,9 +128,9 @@ def layer_activations(
         kept = [k for k in kept if k.name not in ("mlp norm input", "mlp norm output")]
     if cut.hidden_dropout:
         kept += [Kept("dropout masks", 1.0 * arch.hidden * additions(arch, layer), spread=True)]
-    if arch.norms_per_layer > 2:
-        more = (arch.norms_per_layer - 2) * ELEMENT * arch.hidden
-        kept += [Kept("output norm inputs", more, spread=True)]
+    normed = max(arch.norms_per_layer - 2, 0) + 2 * (arch.branch_norms and mlp == "moe")
+    if normed:
+        kept += [Kept("output norm inputs", normed * ELEMENT * arch.hidden, spread=True)]
     gone = _dropped(arch, layer, modules) if recompute == "selective" else frozenset[str]()
     kept = operation_by_operation(kept, arch, cut.unfused, gone)
     if narrow:
@@ -314,6 +314,8 @@ def _experts(arch: Transformer, tp: int, expert_tp: int, imbalance: float, dtype
         Kept("expert up output", ELEMENT * up * inner),
         Kept("expert product", keep * inner),
     ]
+    if arch.branch_norms:
+        kept.append(Kept("router norm output", ELEMENT * arch.hidden, spread=True))
     if arch.experts_norm and arch.norms_per_layer < 4:
         kept.append(Kept("output norm inputs", ELEMENT * arch.hidden, spread=True))
     if arch.expert_latent:

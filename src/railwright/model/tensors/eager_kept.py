@@ -25,8 +25,8 @@ NORMS = {
 }
 """Input of a norm in 16 bits -> the norm."""
 
-SHARED = "shared norm"
-"""A norm of what another one reads too, whose input is counted there."""
+BESIDE = ("shared norm", "router norm")
+"""Norms of what another one reads too, whose input is counted there."""
 
 GATES = {
     "mlp up output": ("mlp product", "mlp activated"),
@@ -58,9 +58,10 @@ def operation_by_operation(
             ]
             continue
         found.append(one)
-        if norms and one.name == f"{SHARED} output":
+        beside = one.name.removesuffix(" output")
+        if norms and beside in BESIDE:
             found += [
-                Kept(f"{SHARED}{end}", times * ELEMENT * arch.hidden, spread=True)
+                Kept(f"{beside}{end}", times * ELEMENT * arch.hidden, spread=True)
                 for end, times in kept_by_norm(arch.norm_gain).items()
             ]
         if norms and one.name == "latents":

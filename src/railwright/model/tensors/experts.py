@@ -15,9 +15,12 @@ def experts(tape: Tape, before: str, cut: Cut) -> None:
     """Router, exchange of tokens, grouped products, the way back, and the shared expert; or one expert after
     the other."""
     arch, ep, etp = tape.arch, cut.ep, cut.expert_tp or cut.tp
-    norm = tape.mlp_norm(before)
+    norm = read = tape.mlp_norm(before)
+    if arch.branch_norms:
+        read = "router norm output"
+        tape.norm(before, read)
     if "experts" in cut.unfused:
-        tape.op((norm,), {"router": (0.0, tape.kept.get("router", 0.0))}, (norm, "router"))
+        tape.op((read,), {"router": (0.0, tape.kept.get("router", 0.0))}, (read, "router"))
         _one_by_one(tape, norm)
         _end(tape, before, norm)
         return
@@ -26,7 +29,7 @@ def experts(tape: Tape, before: str, cut: Cut) -> None:
     received = tape.rows * arch.experts_per_token * etp / tape.tp * cut.imbalance
     rows, inner = ELEMENT * received * arch.expert_width, arch.expert_ffn / etp
     up = 2 if arch.gated else 1
-    tape.op((norm,), {"router": (0.0, tape.kept.get("router", 0.0))}, (norm, "router"))
+    tape.op((read,), {"router": (0.0, tape.kept.get("router", 0.0))}, (read, "router"))
     of = _latents(tape, norm, part) if arch.expert_latent else norm
     tape.op((of,), {"permuted": (sent, sent)})
     of = "permuted"
@@ -111,6 +114,9 @@ def _end(tape: Tape, before: str, norm: str) -> None:
             tape.norm(before, norm)
         more = _shared(tape, norm)
     of = "down"
+    if arch.branch_norms:
+        of, *more_normed = (_normed(tape, branch, ()) for branch in (of, *more))
+        more = tuple(more_normed)
     if arch.experts_norm and arch.norms_per_layer < 4:
         of = _normed(tape, "down", more)
         more = ()

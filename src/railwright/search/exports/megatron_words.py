@@ -182,7 +182,7 @@ def _of_the_model(arch: Transformer) -> list[str]:
         )
     if arch.attention == "gqa" and arch.v_head_dim:
         found.append("values of another width than keys: Megatron's grouped queries have one (kv_channels)")
-    if (arch.shared_norm and arch.shared_ffn) or arch.experts_norm:
+    if (arch.shared_norm and arch.shared_ffn) or arch.experts_norm or arch.branch_norms:
         found.append("norms that only layers with experts have: not in Megatron's layers")
     if arch.attention_gate_bias:
         found.append("biases of the gates on attention's outputs: Megatron's gates have none")

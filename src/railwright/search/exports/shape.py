@@ -183,5 +183,6 @@ def _beyond(arch: Transformer) -> dict[str, bool]:
         "norms without gains": not arch.norm_gain,
         "a norm behind the embedding": arch.embedding_norm,
         "a dense MLP beside the experts": arch.shared_norm,
+        "norms of the router and of what experts give": arch.branch_norms,
         "biases of the LM head": arch.head_bias,
     }

@@ -59,7 +59,7 @@ MLP = (
     *("mlp norm in 32 bits", "mlp norm, normalised", "expert activated", "shared activated"),
     *("router", "latents' input", "expert input", "expert up output", "expert product", "expert latents"),
     *("expert output", "expert output, weighted"),
-    *("shared input", "shared norm output", "shared up output", "shared product"),
+    *("shared input", "shared norm output", "shared up output", "shared product", "router norm output"),
     *(f"{part} up output{STORED}" for part in ("mlp", "expert", "shared")),
 )
 """Kept tensors of an MLP, or of experts, that its backward pass frees."""
