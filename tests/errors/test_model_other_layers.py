@@ -139,6 +139,7 @@ def test_a_key_that_speaks_of_layers_and_that_nobody_knows_is_noted():
         {"attention_dropout": 0.1, "rms_norm_eps": 1e-6, "pretraining_tp": 2, "num_beams": 4},
         {"router_aux_loss_coef": 1, "moe_router_dtype": "float32", "use_flash_attention": True},
         {"layer_types": ["full_attention"] * 8, "use_rmsnorm": True, "attention_head_dim": 32},
+        {"embd_layer": {"embedding_cls": "tokens"}, "moe_expert_parallel_size": 8},
         {"head_foo": False, "gate_bar": 0, "expert_baz": [], "layer_qux": None, "kv_quux": 1},
     ],
 )

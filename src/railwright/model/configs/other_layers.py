@@ -81,7 +81,7 @@ _SPEAKING = re.compile(
 """Words in the name of a key that speaks of layers or tables."""
 
 _WEIGHTLESS = re.compile(
-    "dropout|pdrop|drop_|activation|dtype|fp16|bf16|fp32|fuse|fusion|flash|kernel|cache|token|_eps|epsilon|_coef|_loss"
+    "dropout|pdrop|drop_|activation|parallel_size|dtype|fp16|bf16|fp32|fuse|fusion|flash|kernel|cache|token|_eps|epsilon|_coef|_loss"
     "|mtp|nextn|^time_step|^summary_|^num_beam|^vit_|^classifier|^rope_|^moe_router_|^moe_use_|^moe_gate"
     "|^moe_capacity|_alpha$|_beta$|_factor$|_factors$|_overlap$|_scale$|_scaling$"
 )
@@ -92,6 +92,7 @@ _OF_EXPERTS = re.compile("expert|moe")
 
 _KNOWN = (
     *("apply_query_key_layer_scaling", "attention_layers", "auto_map", "block_size", "cla_share_factor"),
+    "embd_layer",
     *("index_share_for_mtp_iteration", "indexer_rope_interleave", "interleaved_qkv", "is_moe_layer"),
     *("layer_switch", "lm_head", "max_window_layers", "moe_layers_enum", "moe_norm_gate_logits"),
     *("moe_norm_min", "moe_renormalize", "need_fp32_gate", "norm_expert_weight", "norm_head"),
