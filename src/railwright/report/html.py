@@ -165,7 +165,7 @@ def _keys(result: Result) -> Html | None:
                 ("of the step is exposed communication", show_share(step.exposed_share), ""),
                 ("model FLOPs utilisation", show_share(step.mfu), show_band(step.mfu, *rate, show_share)),
                 (
-                    f"for {show_count(step.tokens_total)} {step.unit}",
+                    f"for {show_count(step.tokens_total)} {step.unit}, nothing failing",
                     show_time(step.time_to_train),
                     show_band(step.time_to_train, *band, show_time),
                 ),

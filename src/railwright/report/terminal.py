@@ -184,7 +184,10 @@ def _whole_runs(result: Result, console: Console) -> None:
         held_by.setdefault(show_size(step.memory.capacity), {})[mark] = None
     has = [f"{c} ({', '.join(of)})" for c, of in held_by.items()] if len(held_by) > 1 else list(held_by)
     console.print(
-        Text(f"For {', '.join(told)}; memory of the fullest GPU, which has {', '.join(has)}.", style="dim")
+        Text(
+            f"For {', '.join(told)}, nothing failing; memory of the fullest GPU, which has {', '.join(has)}.",
+            style="dim",
+        )
     )
     for name, held in {name: step.memory.host for _, name, _, step in steps if step.memory.host}.items():
         whose = f"{name}: " if len(names) > 1 else ""

@@ -53,7 +53,7 @@ STEP_ROWS: tuple[tuple[str, Callable[[StepResult], float], Callable[[float], str
     ("tokens/s", lambda s: s.tokens_per_second, show_tokens, 1),
     ("model FLOPs utilisation", lambda s: s.mfu, show_share, 1),
     ("exposed communication", lambda s: s.exposed_share, show_share, -1),
-    ("time for all tokens", lambda s: s.time_to_train, show_time, -1),
+    ("time for all tokens, nothing failing", lambda s: s.time_to_train, show_time, -1),
     ("GPU hours for it", lambda s: s.gpu_hours, show_amount, -1),
     ("reads of the data set", lambda s: s.feed.read / s.step_time if s.feed else 0.0, show_rate, 0),
 )
