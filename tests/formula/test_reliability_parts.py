@@ -10,9 +10,10 @@ import pytest
 
 from railwright.collectives.machine import Machine
 from railwright.collectives.prediction import NcclSettings
+from railwright.errors import PlanError
 from railwright.model import count_parameters, load_model
 from railwright.reliability import goodput, part_rates
-from railwright.reliability.basis import recovery_times
+from railwright.reliability.basis import basis_of, recovery_times
 from railwright.reliability.checkpointing import (
     PUBLISHED,
     checkpoint_size,
@@ -307,6 +308,23 @@ def test_an_elastic_job_loses_less() -> None:
     plain = goodput(asking(interruptions=200.0), machine(), catalog(), network=False)
     elastic = goodput(asking(interruptions=200.0, elastic=True), machine(), catalog(), network=False)
     assert elastic.goodput > plain.goodput
+
+
+def test_a_lost_server_takes_all_its_replicas() -> None:
+    """64 replicas of two GPUs lie on 16 servers: a failure takes four of them, and took one."""
+    job = study().jobs[0]
+    on = basis_of(asking(elastic=True), machine(), catalog())
+    assert on.figures.elastic is not None
+    assert on.figures.elastic.share == pytest.approx(1 / 16)
+    # 16 GPUs a replica: two servers are one
+    wide = job.layout.model_copy(update={"tensor": 8, "pipeline": 2})
+    spanning = asking(elastic=True).model_copy(update={"jobs": (job.model_copy(update={"layout": wide}),)})
+    found = basis_of(spanning, machine(), catalog()).figures.elastic
+    assert found is not None
+    assert found.share == pytest.approx(1 / 8)
+    alone = asking(elastic=True).model_copy(update={"jobs": (job.model_copy(update={"gpus": 8}),)})
+    with pytest.raises(PlanError, match="all its replicas in one server, so none is left"):
+        basis_of(alone, machine(), catalog())
 
 
 def test_a_job_on_part_of_a_server_stands_on_the_nics_of_its_own_gpus() -> None:

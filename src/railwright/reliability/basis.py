@@ -43,7 +43,6 @@ class Basis:
     held      what the job stands on
     parts     what breaks of it
     saved     its checkpoints
-    replicas  data-parallel ones
     figures   of the closed form, on a sound fabric with servers at hand
     trace     on which spares are counted
     """
@@ -53,7 +52,6 @@ class Basis:
     parts: tuple[Component, ...]
     saved: CheckpointTimes
     recovery: RecoveryTimes
-    replicas: int
     figures: closed.Figures
     trace: Trace
 
@@ -87,7 +85,6 @@ def basis_of(study: Study, machine: Machine, catalog: Catalog) -> Basis:
         parts=parts,
         saved=saved,
         recovery=recovery,
-        replicas=replicas,
         figures=figures,
         trace=trace,
     )
@@ -165,13 +162,16 @@ def closed_figures(
     )
     if not asked.elastic:
         return figures
-    if replicas < 2:
+    # What fails is a server, or one of the nodes of a rack, with all replicas that it holds.
+    apart = min(replicas, max(held.nodes, held.servers))
+    if apart < 2:
+        lies = "has one data-parallel replica" if replicas < 2 else "has all its replicas in one server"
         raise PlanError(
-            "reliability.elastic: the job has one data-parallel replica, so none is left when it is lost; "
-            "give it more GPUs, or set elastic to false"
+            f"reliability.elastic: the job {lies}, so none is left when it is lost; give it more GPUs, or "
+            "set elastic to false"
         )
-    # Survivors notice and rebuild their communicators; the replica is back after a whole recovery.
-    elastic = Elastic(1 / replicas, recovery.hardware)
+    # Survivors notice and rebuild their communicators; what is lost is back after a whole recovery.
+    elastic = Elastic(1 / apart, recovery.hardware)
     return replace(figures, elastic=elastic, recovery=recovery.detect + recovery.restart)
 
 

@@ -20,7 +20,7 @@ class Figures:
     saving    its checkpoints
     spoiled   mean work lost beyond what was not saved
     severe    share of the interruptions that leave only the checkpoint in storage
-    elastic   what a lost replica takes; None: all stop
+    elastic   what lost replicas take; None: all stop
     degraded  share of the time a degraded fabric takes
     stalled   share of the time that link flaps take
     waiting   share of the time that more servers are out than there are spares
@@ -70,7 +70,7 @@ def _pace(f: Figures) -> float:
     """Training over wall time, work that is rolled back beyond the newest checkpoint not yet taken off."""
     saving, elastic = f.saving, f.elastic
     if elastic is not None:
-        # The other replicas hold the state: nothing is rolled back, the job is short of a replica.
+        # The other replicas hold the state: nothing is rolled back, the job is short of some.
         up = math.exp(-f.recovery / f.mtti) * saving.interval / (saving.interval + saving.block)
         # While the job trains, so many are out as failed since `out` ago, but not within the recovery: a
         # Poisson number k of mean n, and E[max(1 - e k, 0)] = P(k <= K) - e n P(k <= K - 1), K = 1/e.

@@ -146,7 +146,8 @@ def _waits(basis: Basis, servers: int, length: float) -> NDArray[np.float64]:
     held, asked = basis.held, basis.asked
     nodes, rate = int(servers * _nodes_each(basis)), _out_rate(basis.parts)
     short, missing = shortage(basis.trace, held.nodes, rate, nodes, length, asked.samples, asked.seed)
-    return np.minimum(missing / basis.replicas, 1.0) if asked.elastic else short
+    elastic = basis.figures.elastic
+    return np.minimum(missing * elastic.share, 1.0) if elastic is not None else short
 
 
 def _out_rate(parts: Sequence[Component]) -> float:

@@ -48,7 +48,7 @@ class Process:
     shape     Weibull shape of the time between interruptions; 1: exponential
     spread    sigma of the logarithm of the part of a recovery that varies
     varies    share of a recovery that varies
-    elastic   what a lost replica takes; None: all stop
+    elastic   what lost replicas take; None: all stop
     """
 
     mtti: float

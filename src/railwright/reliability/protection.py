@@ -30,9 +30,9 @@ class Checkpoints:
 
 @dataclass(frozen=True)
 class Elastic:
-    """A job whose other replicas train on while one is out: it loses speed, and no work.
+    """A job whose other replicas train on while some are out: it loses speed, and no work.
 
-    share  of the speed that goes with one replica
+    share  of the speed that goes with a node: that of its replicas, or of the one that it is a part of
     out    how long it is out [s]
     """
 

@@ -115,7 +115,8 @@ class Reliability(Section):
     )
     elastic: bool = Field(
         default=False,
-        description="a lost data-parallel replica is left out and the others go on, until it comes back",
+        description="data-parallel replicas of a lost server are left out and the others go on, until they "
+        "come back",
     )
     target: Annotated[float, Field(gt=0, lt=1)] = Field(
         default=0.9, description="training-time ratio that the report says how to reach"
