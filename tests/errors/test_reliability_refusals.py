@@ -44,6 +44,15 @@ def test_checkpoints_that_make_no_sense() -> None:
         ask(asking(checkpoint=Checkpoint(kind="async", storage_interval="1 h")))
 
 
+@pytest.mark.parametrize("kind", ["memory", "two-level"])
+def test_a_single_server_has_no_other_memory(kind: str) -> None:
+    """Its checkpoints were taken to outlive it in the memory of a server that the job has not."""
+    asked = asking(checkpoint=Checkpoint.model_construct(**{**Checkpoint().__dict__, "kind": kind}))
+    alone = asked.model_copy(update={"jobs": (study().jobs[0].model_copy(update={"gpus": 8}),)})
+    with pytest.raises(PlanError, match=f"of kind {kind} lie in the memory of another server"):
+        ask(alone)
+
+
 def test_own_counts_are_not_scaled_again() -> None:
     with pytest.raises(RailwrightError, match="is your own count"):
         ask(asking(interruptions=3.0, correlated=2.8))

@@ -13,6 +13,7 @@ from railwright.errors import PlanError
 from railwright.model import load_model
 from railwright.reliability import closed
 from railwright.reliability.checkpointing import (
+    IN_MEMORY,
     beyond_memory,
     checkpoint_size,
     checkpoint_times,
@@ -69,6 +70,12 @@ def basis_of(study: Study, machine: Machine, catalog: Catalog) -> Basis:
     asked, job = study.reliability or Reliability(), study.jobs[0]
     fabric = machine.network.fabric
     held = stock(fabric, job, asked.servers_per_feed)
+    if asked.checkpoint.kind in IN_MEMORY and held.alone:
+        raise PlanError(
+            f"checkpoints of kind {asked.checkpoint.kind} lie in the memory of another server of the job, "
+            "and it has one; take kind async or blocking",
+            "reliability.checkpoint",
+        )
     parts = components(held, asked)
     bandwidth = written_at(asked.checkpoint, study.cluster, catalog, held)
     size = asked.checkpoint.size or checkpoint_size(job, load_model(job.model))
@@ -162,16 +169,16 @@ def closed_figures(
     )
     if not asked.elastic:
         return figures
-    # What fails is a server, or one of the nodes of a rack, with all replicas that it holds.
-    apart = min(replicas, max(held.nodes, held.servers))
-    if apart < 2:
+    if replicas < 2 or held.alone:
         lies = "has one data-parallel replica" if replicas < 2 else "has all its replicas in one server"
         raise PlanError(
             f"reliability.elastic: the job {lies}, so none is left when it is lost; give it more GPUs, or "
             "set elastic to false"
         )
     # Survivors notice and rebuild their communicators; what is lost is back after a whole recovery.
-    elastic = Elastic(1 / apart, recovery.hardware)
+    # What fails is a server, or one of the nodes of a rack, with all replicas that it holds.
+    share = 1 / min(replicas, max(held.nodes, held.servers))
+    elastic = Elastic(share, recovery.hardware)
     return replace(figures, elastic=elastic, recovery=recovery.detect + recovery.restart)
 
 

@@ -44,6 +44,11 @@ class Stock:
     homes: int
     leaf_servers: int
 
+    @property
+    def alone(self) -> bool:
+        """Whether one failure may take all of the job: it lies in one server that is one node."""
+        return max(self.nodes, self.servers) < 2
+
 
 def stock(fabric: Fabric, job: TrainingJob, servers_per_feed: int | None = None) -> Stock:
     """Count the parts that the job's servers touch: cables, leaves, and what lies above them."""
