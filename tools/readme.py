@@ -6,6 +6,7 @@ readme.py write              put `railwright validate`'s table into README.md an
                              example's answer into README.md, the software eras into docs/training/eras.md,
                              errors by GPU and framework into docs/training/calibration.md,
                              whole runs beside what is said of them into docs/training/demand.md,
+             how pairs of layouts compare into docs/training/search.md,
                              and the bands of the training families, and how pairs of layouts compare,
                              into src/railwright/training/data/error_band.yaml and choices.yaml
 readme.py check              exit 1 if any of them differs from what `write` would put there
@@ -20,6 +21,8 @@ from collections.abc import Iterator
 from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import yaml
 
 if TYPE_CHECKING:
     from railwright.measure.table import ValidationTable
@@ -193,6 +196,23 @@ def demand_page() -> tuple[Path, str]:
     return TRAINING / "demand.md", filled(page, "fleet", fleet, fence="")
 
 
+def search_page(compared: str) -> tuple[Path, str]:
+    """docs/training/search.md: how pairs of published layouts compare, from the text of choices.yaml."""
+    many = re.search(r"# ([\d,]+ pairs of \d+ families)", compared)
+    assert many is not None
+    gains = yaml.safe_load(compared)["gains"]
+    rows = []
+    for row, above in zip(gains, [*(g["from"] for g in gains[1:]), None], strict=True):
+        low, high = 100 * row["from"], f"{100 * above:g} %" if above is not None else ""
+        gain = f"less than {high}" if not low else f"{low:g} to {high}" if high else f"{low:g} % and more"
+        half, most = (f"{100 * row[key]:.0f} points" for key in ("half", "most"))
+        rows.append((gain, f"{row['pairs']}", f"{row['right']:.0%}".replace("%", " %"), half, most))
+    heads = ("predicted gain", "pairs", "measured in that order", "half are measured within", "80 % within")
+    lines = [*markdown((heads, rows)), "", f"{many[1]}."]
+    text = (TRAINING / "search.md").read_text(encoding="utf-8")
+    return TRAINING / "search.md", filled(text, "choices", lines, fence="")
+
+
 def markdown(table: Table) -> list[str]:
     """A head and rows as a Markdown table."""
     heads, rows = table
@@ -213,7 +233,9 @@ def wanted() -> Iterator[tuple[Path, str]]:
     carried = {r["id"]: r for r in records()}
     yield BANDS, bands(ranged(table.rows, carried), *belonging(carried))
     band_for.cache_clear()
-    yield CHOICES, choices(table.rows, carried)
+    compared = choices(table.rows, carried)
+    yield CHOICES, compared
+    yield search_page(compared)
     result = railwright.run(railwright.load_study(EXAMPLE))
     readme = filled(README.read_text(encoding="utf-8"), "headline", example_headline(result), fence="")
     readme = filled(readme, "answer", example_answer(result))

@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import yaml
+
 from railwright.model.configs.families import FAMILIES
 
 ROOT = Path(__file__).parents[2]
@@ -53,6 +55,18 @@ def test_the_two_commands_are_one_line_each():
             check=True,
         )
         assert ran.stdout.count("\n") == 1
+
+
+def test_the_page_of_searches_has_the_pairs_that_a_search_tells():
+    """It told 339 pairs of a fit before last, half of them within 4 points, where a search told 346."""
+    gains = yaml.safe_load((ROOT / "src/railwright/training/data/choices.yaml").read_text(encoding="utf-8"))
+    page = (ROOT / "docs" / "training" / "search.md").read_text(encoding="utf-8")
+    table = page.split("<!-- choices -->")[1].split("<!-- /choices -->")[0]
+    told = [row for row in table.splitlines() if re.match(r"\| (?:less|\d)", row)]
+    for row, gain in zip(told, gains["gains"], strict=True):
+        cells = [f"{gain['pairs']}", f"{100 * gain['right']:.0f} %"]
+        cells += [f"{100 * gain[key]:.0f} points" for key in ("half", "most")]
+        assert row.endswith(f" | {' | '.join(cells)} |")
 
 
 def test_every_family_of_the_validation_page_has_a_heading():
