@@ -198,6 +198,8 @@ def demand_page() -> tuple[Path, str]:
 
 def search_page(compared: str) -> tuple[Path, str]:
     """docs/training/search.md: how pairs of published layouts compare, from the text of choices.yaml."""
+    from railwright.units import number
+
     many = re.search(r"# ([\d,]+ pairs of \d+ families)", compared)
     assert many is not None
     gains = yaml.safe_load(compared)["gains"]
@@ -205,7 +207,7 @@ def search_page(compared: str) -> tuple[Path, str]:
     for row, above in zip(gains, [*(g["from"] for g in gains[1:]), None], strict=True):
         low, high = 100 * row["from"], f"{100 * above:g} %" if above is not None else ""
         gain = f"less than {high}" if not low else f"{low:g} to {high}" if high else f"{low:g} % and more"
-        half, most = (f"{100 * row[key]:.0f} points" for key in ("half", "most"))
+        half, most = (number(round(100 * row[key]), "point") for key in ("half", "most"))
         rows.append((gain, f"{row['pairs']}", f"{row['right']:.0%}".replace("%", " %"), half, most))
     heads = ("predicted gain", "pairs", "measured in that order", "half are measured within", "80 % within")
     lines = [*markdown((heads, rows)), "", f"{many[1]}."]

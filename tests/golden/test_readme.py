@@ -10,6 +10,7 @@ from pathlib import Path
 import yaml
 
 from railwright.model.configs.families import FAMILIES
+from railwright.units import number
 
 ROOT = Path(__file__).parents[2]
 
@@ -65,7 +66,7 @@ def test_the_page_of_searches_has_the_pairs_that_a_search_tells():
     told = [row for row in table.splitlines() if re.match(r"\| (?:less|\d)", row)]
     for row, gain in zip(told, gains["gains"], strict=True):
         cells = [f"{gain['pairs']}", f"{100 * gain['right']:.0f} %"]
-        cells += [f"{100 * gain[key]:.0f} points" for key in ("half", "most")]
+        cells += [number(round(100 * gain[key]), "point") for key in ("half", "most")]
         assert row.endswith(f" | {' | '.join(cells)} |")
 
 
