@@ -56,11 +56,19 @@ class Predicted:
 
     total      what `railwright run` holds against the GPU's memory
     beside     what stands beside what was measured
+    fits       whether `railwright run` takes it
+    warned     whether it says then that memory in pieces runs out all the same
     """
 
     total: float
     beside: float
     fits: bool
+    warned: bool
+
+    @property
+    def answer(self) -> str:
+        """`refused`, `warned` or `taken`."""
+        return "refused" if not self.fits else "warned" if self.warned else "taken"
 
 
 @cache
@@ -150,8 +158,9 @@ def predicted(index: int) -> Predicted:
     check(case.job, case.arch, fabric)
     memory = peak_memory(case.job, case.arch, fabric, case.capacity)
     beside = memory.total - memory.parts[SYSTEM]
-    if case.measured and case.of != "allocated":
-        held = reserved(case.job, case.arch, fabric, memory)
+    held = reserved(case.job, case.arch, fabric, memory)
+    if case.of != "allocated":
         beside = held.reserved if held else beside
         beside += memory.parts[SYSTEM] * (case.of == "used")
-    return Predicted(memory.total, beside, memory.total <= case.capacity)
+    short = held is not None and held.short > 0
+    return Predicted(memory.total, beside, memory.total <= case.capacity, short)

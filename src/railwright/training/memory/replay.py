@@ -95,9 +95,8 @@ class Replay:
         self.made = self._weights()
         self.weights = [weight for _, _, weight in self.made]
         self.flights: dict[tuple[int, int], Flight] = {}
-        # of a whole step: what its last stage put out, and gradients that its first microbatch made
-        self.outputs: list[Tensor] = []
-        self.fresh: list[Tensor] = []
+        # until a step ends: what its last stage put out, and gradients that its first microbatch made
+        self.of_step: list[Tensor] = []
         self.makes = makes_gradients(job, self.ranks)
         self.moment = 0.0
         self.layered = in_pairs(job)
@@ -189,7 +188,7 @@ class Replay:
     def begin(self, left_out: int) -> None:
         """A step, of which so many microbatches are not replayed: what stays of these until the next one."""
         if size := left_out * self.tensors.output:
-            self.outputs.append(self.take(size))
+            self.of_step.append(self.take(size))
 
     def run(self, unit: Unit) -> None:
         """One pass.  Where gradients of weights run later, what the layers hold is freed then; a backward
@@ -266,7 +265,7 @@ class Replay:
             self.left(output, flight)
             return
         if self.tensors.output:
-            self.outputs.append(self.take(self.tensors.output))
+            self.of_step.append(self.take(self.tensors.output))
         if self.chunked:
             flight.more += self.chunked.forward(self.memory, output, (unit.chunk, unit.microbatch))
             return
@@ -385,7 +384,7 @@ class Replay:
 
     def gradients(self, unit: Unit) -> list[Tensor] | None:
         """Where a pass's gradients of weights stay; None where they are added to sums and freed."""
-        return self.fresh if self.makes and unit.microbatch == 0 else None
+        return self.of_step if self.makes and unit.microbatch == 0 else None
 
     def update(self, step: int) -> None:
         """The optimizer's step, on gradients in fp32; the first one makes the moments."""
@@ -396,6 +395,6 @@ class Replay:
         self.once(self.states.get(ITERATION, 0.0))
         self.give(self.each(self.states.get(WIDENED, 0.0)))
         self.give(self.each(self.states.get(ROOTS, 0.0)))
-        self.give([*copies, *self.fresh, *self.outputs])
-        self.fresh, self.outputs = [], []
+        self.give([*copies, *self.of_step])
+        self.of_step = []
         self.passing = self.in_passes()
