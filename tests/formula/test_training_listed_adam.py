@@ -12,7 +12,7 @@ from railwright.spec.training import TrainingJob
 from railwright.training.checks.doubts import doubts
 from railwright.training.layers.stages import stage_shapes
 from railwright.training.memory.peak import peak_memory
-from railwright.training.memory.states import ROOTS, state_parts
+from railwright.training.memory.states import JOINED, ROOTS, state_parts
 from railwright.training.optimizer.adam import adam_types
 from training_cases import DENSE, changed, job, machine
 
@@ -47,9 +47,12 @@ def test_a_copy_of_the_model_on_each_gpu_has_a_root_of_every_weight() -> None:
 
 
 def test_deepspeed_takes_roots_of_what_it_updates_at_once() -> None:
-    """ZeRO-2 a rank's whole share; ZeRO-3 a group of a billion parameters of all ranks, at most."""
-    assert states(listed(zero=2, software="deepspeed-2024"))[ROOTS] == pytest.approx(4 * PARAMETERS / RANKS)
-    assert states(listed(software="deepspeed-2024"))[ROOTS] == pytest.approx(4 * min(1e9, PARAMETERS) / RANKS)
+    """ZeRO-3 of a group of a billion parameters of a rank's own, at most; ZeRO-2 frees half as many bytes of
+    gradients before, which it had joined in as many."""
+    assert states(listed(software="deepspeed-2024"))[ROOTS] == pytest.approx(4 * PARAMETERS / RANKS)
+    joined = states(listed(zero=2, software="deepspeed-2024"))
+    assert joined[ROOTS] == 0.0
+    assert joined[JOINED] == pytest.approx(2 * PARAMETERS / RANKS)
 
 
 @pytest.mark.parametrize(("master", "moved", "fused"), [("fp32", 92, 40), ("none", 46, 20)])

@@ -14,7 +14,7 @@ from railwright.training.layers.communication import gradient_type
 from railwright.training.layers.operators import operators_of
 from railwright.training.layers.stages import stage_shapes
 from railwright.training.memory.host_memory import host_memory
-from railwright.training.memory.states import COPY, GATHERED, PASSING, WAITING, state_parts
+from railwright.training.memory.states import AT_STEP, COPY, GATHERED, PASSING, WAITING, state_parts
 from railwright.training.passes.offload import host_link
 from railwright.training.software.eras import Pace
 from railwright.training.software.zero_engine import BUCKET, kept_ahead
@@ -77,12 +77,40 @@ def test_weights_stay_whose_backward_pass_comes_within_a_billion_parameters() ->
 
 
 def test_states_are_updated_in_groups_under_zero_3() -> None:
+    """A group is a billion parameters of a rank's own (stage3.py, _create_fp16_sub_groups: partition_numel):
+    all of 70 billion over 128 ranks are one, over 32 they are more."""
     assert states(zero=3)[COPY] == pytest.approx(4 * PARAMETERS / 32)
-    assert states(zero=1)[COPY] == pytest.approx(4 * PARAMETERS / 32)
     large = changed(engine(zero=3), model="llama-3.1-70b")
     arch = load_model("llama-3.1-70b")
     (shape,) = stage_shapes(arch, large.layout)
-    assert state_parts(large, arch, shape, 32)[COPY] == pytest.approx(4 * 1e9 / 32)
+    assert state_parts(large, arch, shape, 32)[COPY] == pytest.approx(4 * 1e9)
+    assert state_parts(large, arch, shape, 128)[COPY] == pytest.approx(4 * count_parameters(arch).total / 128)
+
+
+@pytest.mark.parametrize(
+    ("zero", "ranks", "unfused", "bytes_more"),
+    [
+        # joined 2 and fp32 4; the optimizer has 2 less of gradients that went and 4 more of roots
+        (2, 32, (), 6 / 32),
+        (2, 32, ("optimizer",), 6 / 32),
+        # gradients stay in one buffer
+        (3, 32, (), 6 / 32),
+        (3, 32, ("optimizer",), 8 / 32),
+        # gradients of weights that others update went before: 2 - 2 / n
+        (1, 2, (), 6 / 2 - 1),
+        (1, 2, ("optimizer",), 6 / 2 - 1),
+        (1, 32, (), 0.0),
+    ],
+)
+def test_gradients_are_joined_before_they_become_fp32(
+    zero: int, ranks: int, unfused: tuple[str, ...], bytes_more: float
+) -> None:
+    """What the step takes of a parameter beside passes' states (stage_1_and_2.py, step; stage3.py)."""
+    wanted = changed(engine(zero=zero), unfused=unfused)
+    (shape,) = stage_shapes(DENSE, wanted.layout)
+    parts = state_parts(wanted, DENSE, shape, ranks)
+    step = sum(parts.get(name, 0.0) for name in AT_STEP)
+    assert step == pytest.approx(bytes_more * PARAMETERS, abs=1.0)
 
 
 def test_weights_and_gradients_go_to_the_host_and_back_in_16_bits() -> None:

@@ -21,7 +21,7 @@ ENDED = [i for i, case in enumerate(cases()) if not case.ran]
 READ = {
     "Hugging Face's Trainer, FSDP1": (59, 0.7, 1.6, -6),
     "Hugging Face's Trainer, one GPU": (15, -3.4, 4.7, -14),
-    "Hugging Face's Trainer, DeepSpeed": (11, -25.2, 25.2, -64),
+    "Hugging Face's Trainer, DeepSpeed": (11, -24.6, 24.6, -64),
     "DeepSpeed": (9, 3.1, 15.2, 51),
     "LitGPT": (37, -12.4, 12.6, -30),
     "torchtune": (4, -3.0, 3.3, -5),
@@ -62,11 +62,11 @@ def test_every_framework_has_its_figures() -> None:
 
 
 def test_two_of_three_are_within_5_percent() -> None:
-    """149 peaks: 99 are within 5 %, 114 within 10; too little rather than too much."""
+    """149 peaks: 100 are within 5 %, 115 within 10; too little rather than too much."""
     errors = [error(i) for i in MEASURED]
     assert len(errors) == 149
-    assert sum(abs(e) < 0.05 for e in errors) == pytest.approx(99, abs=2)
-    assert sum(abs(e) < 0.1 for e in errors) == pytest.approx(114, abs=2)
+    assert sum(abs(e) < 0.05 for e in errors) == pytest.approx(100, abs=2)
+    assert sum(abs(e) < 0.1 for e in errors) == pytest.approx(115, abs=2)
     assert fmean(errors) == pytest.approx(-0.054, abs=0.004)
     assert fmean(map(abs, errors)) == pytest.approx(0.079, abs=0.004)
 
@@ -79,19 +79,14 @@ def test_who_ran_is_taken() -> None:
 
 
 def test_who_ended_is_refused() -> None:
-    """42 of 57, and six are warned of.  Nine are taken: three of LLaMA-Factory's under DeepSpeed, a 70B twice
+    """43 of 57, and four are warned of.  Ten are taken: four of LLaMA-Factory's under DeepSpeed, a 70B twice
     that ended in a third to a half of its runs, and four with 4 to 13 % of the memory to spare."""
     assert len(ENDED) == 57
-    assert sum(groups(ENDED, "refused").values()) == 42
-    assert groups(ENDED, "warned") == {
-        "fms-liger": 2,
-        "fms-liger-lora": 1,
-        "ulysses": 1,
-        "llama-factory-issues": 2,
-    }
+    assert sum(groups(ENDED, "refused").values()) == 43
+    assert groups(ENDED, "warned") == {"fms-liger": 2, "fms-liger-lora": 1, "ulysses": 1}
     assert groups(ENDED, "taken") == {
         "fms-lora": 1,
-        "llama-factory-issues": 3,
+        "llama-factory-issues": 4,
         "automodel-70b": 1,
         "bridge-nano": 2,
         "bridge-70b": 2,

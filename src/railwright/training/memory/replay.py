@@ -26,6 +26,7 @@ from railwright.training.memory.replay_chunks import ChunkedHead
 from railwright.training.memory.states import (
     COPY,
     IN_PASSES,
+    JOINED,
     ROOTS,
     STATES,
     WIDENED,
@@ -168,12 +169,11 @@ class Replay:
 
     def hold_gradients(self) -> None:
         """Sums of gradients, or shards of them."""
-        if self.makes:
-            return
+        gradients = 0.0 if self.makes else self.states["gradients"]
         if self.job.layout.zero >= 2:
-            self.each(self.states["gradients"])
-        elif self.states["gradients"]:
-            self.take(self.states["gradients"])
+            self.each(gradients)
+        elif gradients:
+            self.take(gradients)
 
     def in_passes(self) -> list[Tensor]:
         """What is gathered, waits to be reduced or is on its way, but at the optimizer's step."""
@@ -393,8 +393,8 @@ class Replay:
         if step == 0:
             self.each(self.moment, self.moment)
         self.once(self.states.get(ITERATION, 0.0))
-        self.give(self.each(self.states.get(WIDENED, 0.0)))
-        self.give(self.each(self.states.get(ROOTS, 0.0)))
+        for name in (JOINED, WIDENED, ROOTS):
+            self.give(self.each(self.states.get(name, 0.0)))
         self.give([*copies, *self.of_step])
         self.of_step = []
         self.passing = self.in_passes()

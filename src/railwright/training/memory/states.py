@@ -99,6 +99,9 @@ ROOTS = "roots of Adam's second moments"
 (`adam.runs_listed`): one for each weight that is updated at once, in the type of the moments.
 Source: PyTorch 2.13, optim/adam.py, _multi_tensor_adam (exp_avg_sq_sqrt)."""
 
+JOINED = "gradients in one piece"
+"""Of what DeepSpeed's ZeRO engine updates at once, in 16 bits, of which it makes those in fp32."""
+
 PASSING = "shards on their way from and to the host"
 """Of weights and gradients that lie there."""
 
@@ -106,7 +109,7 @@ STATES = "optimizer states"
 """Master weights and moments."""
 
 
-AT_STEP = (COPY, BUCKETS, ITERATION, WIDENED, ROOTS)
+AT_STEP = (COPY, BUCKETS, ITERATION, WIDENED, ROOTS, JOINED)
 """Parts that are there at the optimizer's step only."""
 
 IN_PASSES = (GATHERED, WAITING, PASSING)
@@ -182,7 +185,7 @@ def state_parts(
     if runs_engine(job):
         parts |= second_gradients(dense + expert, gradient) | averaged(dense + expert, gradient)
     offload = updates_on_host(job)
-    at_once = min(SUB_GROUP / over, shard) if engine and layout.zero == 3 else shard
+    at_once = min(SUB_GROUP, shard) if engine and layout.zero == 3 else shard
     if not offload:
         parts[STATES] = (master + 2 * moments) * (shard + extra / over)
         if runs_listed(job):
@@ -199,7 +202,26 @@ def state_parts(
             parts |= copied(dense + expert, layout.zero, offload)
         elif not offload:
             parts[COPY] = 4.0 * at_once
+            if engine and layout.zero:
+                parts |= _engine_step(at_once, gradient, parts, layout.zero)
     return parts
+
+
+def _engine_step(weights: float, gradient: float, parts: Mapping[str, float], zero: int) -> dict[str, float]:
+    """What DeepSpeed's ZeRO engine makes of gradients at the optimizer's step, of those weights. [byte]
+
+    First they are joined in their own type, and copied to fp32; then ZeRO-1 and 2 free those that there were,
+    and roots are taken beside the copy.  ZeRO-1 has freed those of other ranks' weights before.
+    Source: stage_1_and_2.py, step; stage3.py, _prepare_fp32_grad_for_sub_group.
+    """
+    joined = gradient * weights
+    rooted = parts.get(ROOTS, 0.0) - (joined if zero < 3 else 0.0)
+    freed = parts["gradients"] - joined if zero == 1 else 0.0
+    copy = parts[COPY] - freed
+    beside, roots = max(joined, rooted), rooted > joined
+    if copy < 0:
+        copy, beside = 0.0, max(0.0, beside + copy)
+    return {COPY: copy, ROOTS: beside * roots, JOINED: beside * (not roots)}
 
 
 def frozen_shard(job: TrainingJob, shape: StageShape, wide: float, over: int, expert_over: int) -> float:

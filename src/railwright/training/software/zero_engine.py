@@ -31,7 +31,8 @@ REUSED_WITHIN = 1e9
 max_reuse_distance)."""
 
 SUB_GROUP = 1e9
-"""Parameters of the whole job whose states ZeRO-3 updates at once (config.py, sub_group_size)."""
+"""Parameters of a rank's own whose states ZeRO-3 updates at once (config.py, sub_group_size; stage3.py,
+_create_fp16_sub_groups: partition_numel)."""
 
 DIVIDED, JOINED = 2.0 * ELEMENT, 2.0 * ELEMENT
 """Bytes that a gradient moves before it is sent: divided in place by the number of ranks
