@@ -86,7 +86,7 @@ def gathers_again(job: TrainingJob, of_head: bool = False) -> bool:
     """
     era, layout = era_of(job), job.layout
     if era.launcher == "inductor":
-        return layout.recompute == "selective" and not of_head
+        return layout.recompute == "selective" and "ops" in layout.recompute_modules and not of_head
     reused = not era.repeats and layout.recompute == "full" and layout.recompute_layers is None
     return of_head or not reused
 
