@@ -103,6 +103,16 @@ def test_a_choice_that_changes_nothing_is_told(one: TrainingJob, where: str, say
     assert (says in told[0]) if says else not told
 
 
+@pytest.mark.parametrize("software", ["xla-2024", "xla-2025", "megatron-2022", "megatron-2025-unfused"])
+@pytest.mark.parametrize("backend", ["fused", "flash"])
+def test_and_changes_nothing(software: str, backend: str) -> None:
+    steps = [
+        simulate(asked(software, one), DENSE, machine(1)).step_time  # type: ignore[arg-type]
+        for one in (None, backend)
+    ]
+    assert steps[0] == steps[1]
+
+
 def test_no_choice_is_no_news() -> None:
     assert not [text for text in check(job(), DENSE, machine(4).network.fabric) if "backend" in text]
 

@@ -13,7 +13,7 @@ from railwright.training.checks.doubts import doubts
 from railwright.training.checks.gpus import of_servers
 from railwright.training.layers.packing import packing_warnings
 from railwright.training.layout.sizes import Sizes, domain_of, job_gpus, microbatches
-from railwright.training.software.eras import era_of
+from railwright.training.software.eras import chooses_attention
 from railwright.training.software.formats import has_fp32_shards
 
 SHORTEST = 512
@@ -73,10 +73,10 @@ def _of_context(job: TrainingJob, arch: Transformer) -> list[str]:
 
 def _of_attention(job: TrainingJob, generation: str) -> list[str]:
     """A kernel for attention that is asked for where none runs, or where nothing is published of it."""
-    backend, era = job.attention_backend, era_of(job)
+    backend = job.attention_backend
     if backend is None:
         return []
-    if era.attention != "flash" or era.framework == "jax":
+    if not chooses_attention(job):
         return [f"attention_backend does nothing: software {job.software} has one kernel for attention."]
     if backend == "flash" and not flash_is_known(generation):
         return [

@@ -190,9 +190,14 @@ def era_of(job: TrainingJob) -> Era:
     return eras()[job.software]
 
 
+def chooses_attention(job: TrainingJob) -> bool:
+    """Whether a job's software has several fused kernels for attention, of which the job may name one."""
+    return era_of(job).attention == "flash" and era_of(job).framework != "jax"
+
+
 def attention_kernels(job: TrainingJob, gpu: Gpu) -> str:
     """Kernels that run a job's attention where it is one, in order of preference (`compute.profile_of`)."""
-    if job.attention_backend is not None:
+    if job.attention_backend is not None and chooses_attention(job):
         return {"fused": "", "flash": "flash-2"}[job.attention_backend]
     era = era_of(job)
     return "" if _kin(gpu) in era.cudnn_on else era.flash
