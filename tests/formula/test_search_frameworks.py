@@ -102,6 +102,12 @@ def test_torchtitan_recomputes_by_operators_only(modules: tuple[str, ...], missi
     assert bool(found) == bool(missing)
 
 
+@pytest.mark.parametrize(("data", "missing"), [(2, ""), (1, "weights offloaded that are not sharded")])
+def test_torchtitan_offloads_weights_that_are_sharded(data: int, missing: str) -> None:
+    """models/llama3/infra/parallelize.py: one rank has no FSDP, so no policy fetches its weights."""
+    assert lacks("torchtitan", DENSE, data, zero=3, offload=("weights",)) == missing
+
+
 ACCUMULATED = "gradients of parameters that are not sharded reduced once for several microbatches"
 STATES = "zero 1 and 2, which shard gradients or optimizer states but not parameters"
 UNCUT = "experts that are not cut beside tensor parallelism without expert parallelism"

@@ -69,7 +69,8 @@ def unoffered(framework: str, layout: Layout, copies: int) -> list[str]:
     Sources: Megatron-LM, core/transformer/transformer_config.py, __post_init__ (cpu_offloading: no pipeline,
     no recomputation), training/arguments.py (optimizer_cpu_offload wants the precision-aware optimizer, which
     is distributed); torchtitan, config/job_config.py (enable_cpu_offload: FSDP's CPUOffloadPolicy, which
-    takes parameters, gradients and states).
+    takes parameters, gradients and states) and models/llama3/infra/parallelize.py (one rank has no FSDP, and
+    its weights would stay on the host, where nothing multiplies them).
     """
     away, found = layout.offload, []
     if framework == "megatron":
@@ -82,7 +83,7 @@ def unoffered(framework: str, layout: Layout, copies: int) -> list[str]:
     if framework == "torchtitan":
         if "activations" in away:
             found.append("activations offloaded")
-        if "weights" in away and layout.zero != 3:
+        if "weights" in away and (layout.zero != 3 or copies == 1):
             found.append("weights offloaded that are not sharded")
         if away == ("optimizer",):
             found.append("optimizer offloaded without its weights")
