@@ -127,6 +127,12 @@ def test_positions_that_are_no_object_are_refused(save, key, value):
         load_model(save(**{key: value}))
 
 
+@pytest.mark.parametrize("method", [["noaux_tc"], 1.5, {}])
+def test_a_choice_of_experts_that_is_no_name_is_refused(save, method):
+    with pytest.raises(SpecError, match=r"topk_method: .* is no name"):
+        load_model(save(**DEEPSEEK | {"topk_method": method}))
+
+
 def test_a_list_that_says_a_number_for_every_layer_is_not_repeated_in_whole(save):
     with pytest.raises(SpecError) as caught:
         load_model(save(num_key_value_heads=[8] * 400))

@@ -30,7 +30,7 @@ from railwright.model.configs.family_parts import (
     with_shared,
     without,
 )
-from railwright.model.configs.keys import Keys
+from railwright.model.configs.keys import Keys, shown
 from railwright.model.shape.architecture import Layer, Transformer
 from railwright.model.shape.pattern import layer_kinds
 
@@ -188,6 +188,7 @@ def deepseek(keys: Keys, name: str) -> Transformer:
     )
     # the plain config of version 3 has no topk_method in transformers, whose router always has the bias
     method = keys.raw("topk_method")
+    keys.need(method is None or isinstance(method, str), "topk_method", f"{shown(method)} is no name.")
     biased = method == "noaux_tc" or (method is None and kind not in ("deepseek_v2", "mistral4"))
     arch = _shared_experts(
         keys, base, biased=biased, leading=int(kind in ("glm4_moe_lite", "axk1", "sarvam_mla"))
