@@ -48,6 +48,15 @@ def granite(hidden: int, heads: int, kv_heads: int, mamba: int, **more: Any) -> 
     }
 
 
+NEMOTRON_ULTRA = nemotron("MEMEMEM*EMEMEM*EMEMEMEM*E" * 4 + "MEMEMEME", 8192, 64, 5120, (256, 64), 128) | {
+    # nvidia/NVIDIA-Nemotron-3-Ultra-550B-A55B, config.json
+    "num_key_value_heads": 2,
+    "n_routed_experts": 512,
+    "num_experts_per_tok": 22,
+    "moe_latent_size": 2048,
+    "moe_intermediate_size": 5120,
+    "moe_shared_expert_intermediate_size": 10240,
+}
 QWEN_35B = {
     "model_type": "qwen3_5_moe_text",
     "num_hidden_layers": 40,
@@ -107,6 +116,8 @@ ROUNDED: dict[str, tuple[dict[str, Any], float, float]] = {
     "nemotron-h-47b": (nemotron(LARGE, 8192, 64, 30720, (256, 64), 256), 4.68e10, 0.001),
     "nemotron-nano-9b-v2": (nemotron(NANO_9B, 4480, 40, 15680, (128, 80), 128), 8.89e9, 0.001),
     "nemotron-nano-12b-v2": (nemotron(NANO_12B, 5120, 40, 20480, (128, 80), 128), 1.231e10, 0.001),
+    # NVIDIA: 550 billion, 55 active
+    "nemotron-3-ultra-550b-a55b": (NEMOTRON_ULTRA, 5.5e11, 0.002),
     "qwen3.5-35b-a3b": (QWEN_35B, 3.5e10, 0.01),
     "minimax-text-01": (MINIMAX_01, 4.56e11, 0.001),
     "kimi-linear-48b-a3b": (KIMI_LINEAR, 4.9e10, 0.01),

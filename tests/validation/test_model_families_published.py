@@ -54,6 +54,11 @@ def test_glm_with_its_extra_layer_is_the_published_checkpoint(name, checkpoint):
     assert count.total + count.mtp + count.embedding + count.head == checkpoint
 
 
+def test_nemotron_3_ultra_counts_active_parameters_without_embedding():
+    config = checkpoints_hybrids.NEMOTRON_ULTRA
+    assert counted("ultra", config).active_without_embedding == pytest.approx(55e9, rel=0.005)
+
+
 def test_gemma_4_visits_eight_experts_beside_its_mlp():
     # Google's model card of Gemma 4 26B-A4B: 3.8 billion active
     assert counted("gemma", ROUNDED["gemma-4-26b-a4b"][0]).active == pytest.approx(3.8e9, rel=0.01)
