@@ -18,6 +18,7 @@ from railwright.study.result import PublishedEffect
 from railwright.study.sensitivity import first_job, pxn_gain
 from railwright.study.words import percent, share
 from railwright.traffic.placement import can_relay
+from railwright.training.layout.placement import place
 from railwright.training.layout.sizes import domain_of, job_gpus
 
 KIB, MIB = 1024.0, 1024.0**2
@@ -112,16 +113,16 @@ def _exchanges_over_rails(study: Study, workshop: Workshop) -> bool:
         return False
     swept = any(sweep.op == "all_to_all" for sweep in study.sweeps)
     by_nccl = [job for job in study.jobs if job.layout.expert > 1 and job.expert_nodes is None]
-    return swept or any(_several(job, study, workshop) for job in by_nccl)
+    return swept or any(_experts_apart(job, study, workshop) for job in by_nccl)
 
 
 def _trains_mixtral(study: Study, workshop: Workshop) -> bool:
-    """Whether the first job is the published one, over rails."""
+    """Whether the first job is the published one, its experts' tokens over rails."""
     first = next(iter(study.jobs), None)
     return (
         first is not None
         and architecture(first.model) == architecture("mixtral-8x7b")
-        and _several(first, study, workshop)
+        and _experts_apart(first, study, workshop)
         and can_relay(workshop.machine(study).network.fabric)
     )
 
@@ -135,6 +136,14 @@ def _several(job: TrainingJob, study: Study, workshop: Workshop) -> bool:
     """Whether a job lies on several servers."""
     fabric = workshop.machine(study).network.fabric
     return job_gpus(job, fabric) > domain_of(job, fabric)
+
+
+def _experts_apart(job: TrainingJob, study: Study, workshop: Workshop) -> bool:
+    """Whether a group of a job's experts lies on several servers; a job that cannot run has none."""
+    try:
+        return place(job, workshop.machine(study).network.fabric).servers("ep") > 1
+    except PlanError:
+        return False
 
 
 def _all_to_all_gain(sizes: Values) -> Callable[[Study, Workshop], Values]:
