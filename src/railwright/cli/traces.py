@@ -53,7 +53,7 @@ def export(
     from railwright.traces.files import shortened, unsaid
     from railwright.traces.step import MOST_EVENTS
     from railwright.training import simulate
-    from railwright.units import show_size
+    from railwright.units import number, show_size
 
     known = (*FORMATS, "perfetto")
     if format not in known:
@@ -66,7 +66,7 @@ def export(
         files = [_perfetto(asked, chosen, step, out)]
     else:
         files, step = write(chosen, arch, machine, format, out)
-    more = f" and {len(files) - 1:,} more files" if len(files) > 1 else ""
+    more = f" and {number(len(files) - 1, 'more file')}" if len(files) > 1 else ""
     size = show_size(sum(file.stat().st_size for file in files))
     typer.echo(
         f"{chosen.name}: a step of {step.step_time * 1e3:.3f} ms as {format}: {files[0]}{more}, {size}"
@@ -168,6 +168,7 @@ def _perfetto(asked: Study, job: TrainingJob, step: StepResult, out: Path) -> Pa
 def _show_replay(result: Replayed, as_json: bool) -> None:
     from railwright.cli.tables import print_table
     from railwright.traces import busiest, critical_path
+    from railwright.units import number
 
     one, path = busiest(result), critical_path(result)
     shares = {"compute": one.compute, "host": one.host, **one.communication, "waiting": one.idle}
@@ -190,7 +191,8 @@ def _show_replay(result: Replayed, as_json: bool) -> None:
         typer.echo(json.dumps(found, indent=1))
         return
     typer.echo(
-        f"{result.trace.name}: {result.trace.ranks:,} ranks, {nodes:,} nodes: {result.time * 1e3:.3f} ms"
+        f"{result.trace.name}: {number(result.trace.ranks, 'rank')}, {number(nodes, 'node')}: "
+        f"{result.time * 1e3:.3f} ms"
     )
     typer.echo("")
     whole = result.time or 1.0
