@@ -214,6 +214,15 @@ def test_weights_have_16_bits_beside_those_in_8_unless_megatron_is_told(
     assert read(f"{DENSE} --fp8-format hybrid {added}").fp8_param_gather is narrow
 
 
+@pytest.mark.parametrize(("gpus", "narrow"), [(8, False), (16, None)])
+def test_one_replica_needs_no_distributed_optimizer_for_weights_in_8_bits(
+    gpus: int, narrow: bool | None
+) -> None:
+    """Nor has it 8 bits alone without the argument; several replicas never have."""
+    text = DENSE.replace("--use-distributed-optimizer", "--tensor-model-parallel-size 8")
+    assert read(f"{text} --fp8-format hybrid", gpus=gpus).fp8_param_gather is narrow
+
+
 def test_experts_that_get_one_copy_a_server_need_to_know_the_servers() -> None:
     text = SCRIPT.replace("--moe-token-dispatcher-type alltoall", "--moe-token-dispatcher-type flex")
     assert read(text, "x.sh").expert_nodes == 1  # eight ranks that are not cut: one server of 8

@@ -377,3 +377,13 @@ def test_a_clamped_gate_is_unfused_by_the_argument_of_gelu() -> None:
     gated = replace(MOE, details=Details(activation="quick_gelu"))
     assert "--no-bias-gelu-fusion" in exported((gated, unfused), "megatron").splitlines()
     assert "--no-bias-swiglu-fusion" in exported((MOE, unfused), "megatron").splitlines()
+
+
+def test_a_squared_relu_that_megatron_compiles_is_told() -> None:
+    """core/activations.py: jit_fuser; without a gate no argument takes it apart."""
+    unfused = changed(job(), unfused=("activation",))
+    squared = replace(DENSE, gated=False, details=Details(activation="relu2"))
+    assert "# squared ReLU one kernel per operation" in exported((squared, unfused), "megatron")
+    plain = replace(squared, details=Details(activation="gelu"))
+    for arch, asked in ((squared, job()), (plain, unfused), (DENSE, unfused)):
+        assert "squared ReLU one kernel" not in exported((arch, asked), "megatron")

@@ -60,7 +60,7 @@ def job_fields(given: Given, arch: Transformer, gpus: int | None, per_server: in
         "overlap": _overlap(given, arch, layout),
     }
     found |= _formats(given)
-    found |= _weights(given, layout, found)
+    found |= _weights(given, layout, found, gpus)
     found |= _states(given)
     found |= _exchange(given, arch, layout, per_server or given.gpus_per_node or GROUP)
     found |= _kernels(given, arch)
@@ -220,11 +220,15 @@ def _formats(given: Given) -> dict[str, Any]:
     return {}
 
 
-def _weights(given: Given, layout: dict[str, Any], found: Mapping[str, Any]) -> dict[str, Any]:
-    """Whether 16 bits lie beside weights in 8, where Megatron-LM could do without and is not told to."""
+def _weights(
+    given: Given, layout: dict[str, Any], found: Mapping[str, Any], gpus: int | None
+) -> dict[str, Any]:
+    """Whether 16 bits lie beside weights in 8, where Megatron-LM could do without and is not told to: with
+    the distributed optimizer, which one replica has for nothing (`narrow_weights.widened`)."""
     asked = given.yes("fp8_param_gather") or given.yes("fp8_param")
     held = "optimizer" in layout.get("offload", ()) and found.get("amax_over") in (None, "none")
-    could = found.get("dtype") in FORMATS and 0 < layout["zero"] < 3 and not held
+    alone = layout["zero"] == 0 and gpus == ranks_of(layout) and "context" not in layout
+    could = found.get("dtype") in FORMATS and (alone or 0 < layout["zero"] < 3) and not held
     return {"fp8_param_gather": False} if could and not asked else {}
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from railwright.model.operators.mlp_kernels import splits_square
 from railwright.model.shape.architecture import Transformer
 from railwright.model.shape.pattern import PARTS, layer_kinds, takes_keys
 from railwright.search.exports.dispatcher import (
@@ -83,6 +84,11 @@ def unsaid(job: TrainingJob, arch: Transformer, hosts: Hosts) -> list[str]:
         found.append(f"samples of {job.sample_length} tokens are packed by the data set")
     if "norm" in job.unfused:
         found.append("norms one kernel per operation (unfused): Megatron's are fused")
+    if splits_square(arch, job.unfused):
+        found.append(
+            "squared ReLU one kernel per operation (unfused): so NeMo 2 has it; Megatron-LM and "
+            "Megatron-Bridge compile it (core/activations.py)"
+        )
     if arch.is_moe and "experts" in job.unfused:
         found.append("experts one after the other (unfused): Megatron's products are grouped, without waits")
     found += _exchanged(job, arch, hosts)
