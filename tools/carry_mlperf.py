@@ -28,7 +28,10 @@ from mlperf_settings import Settings, Snapshot, exported, printed
 
 DATA = Path(__file__).parent.parent / "src" / "railwright" / "measure" / "data"
 RUNS = Path(__file__).with_name("carry_mlperf_runs.txt")
-SAID = ("mbs", "vpp", "dtype", "graphs", "amax", "ends", "tp_overlap", "eager_loss", "te_ops", "context_kind")
+SAID = (
+    *("mbs", "vpp", "dtype", "graphs", "amax", "ends"),
+    *("tp_overlap", "eager_loss", "te_ops", "context_kind", "bucket"),
+)
 BENCHMARKS = {
     "llama2_70b_lora": ("lora", "llama2-70b", "llama2-70b"),
     "gpt3": ("pretrain", "gpt3-175b", "gpt3-175b"),
@@ -207,6 +210,7 @@ def beyond(said: Settings, cut: Mapping[str, Any], release: str, script: str) ->
         "eager_loss": "no" if said.model("cross_entropy_loss_fusion") else "yes",
         "te_ops": "yes" if said.model("use_transformer_engine_op_fuser") else "",
         "context_kind": "all-to-all" if cut["cp"] > 1 and said.model("cp_comm_type") == "a2a" else "",
+        "bucket": said("model.optim.bucket_size") if "bucket_size=" in script else "",
     }
 
 

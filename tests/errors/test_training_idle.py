@@ -70,6 +70,9 @@ def asked(**changes: object) -> TrainingJob:
             MOE,
             "cuda_graphs mlp does nothing: every layer of moe-8 has experts",
         ),
+        (SHARDED, {"ddp_bucket": 768e6}, DENSE, "ddp_bucket does nothing: only Megatron-LM's"),
+        ({"zero": 2}, {"ddp_bucket": 768e6}, DENSE, "ddp_bucket does nothing: only Megatron-LM's"),
+        ({"dp": False}, {"ddp_bucket": 768e6}, DENSE, "ddp_bucket does nothing: only Megatron-LM's"),
         (SHARDED, {"master": "remainder"}, DENSE, "master remainder does nothing with software fsdp-2024"),
         (
             {**SHARDED, "gradient_dtype": "bf16"},

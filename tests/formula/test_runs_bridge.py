@@ -73,6 +73,11 @@ def test_sections_are_megatron_cores_own() -> None:
     assert notes == ()
 
 
+def test_buckets_of_gradients_have_the_size_it_says() -> None:
+    assert read(CONFIG)[0].ddp_bucket is None
+    assert read(CONFIG.replace("ddp:\n", "ddp:\n  bucket_size: 768000000\n"))[0].ddp_bucket == 768e6
+
+
 def test_types_functions_and_enumerations_are_read_by_their_names() -> None:
     graphs = CONFIG.replace("cuda_graph_impl: none", "cuda_graph_impl: transformer_engine")
     assert read(graphs)[0].cuda_graphs == ("attention",)

@@ -181,6 +181,7 @@ def test_layouts(added: str, expected: dict[str, Any]) -> None:
         ),
         ("--cuda-graph-impl full_iteration", {"cuda_graphs": ("step",)}),
         ("--num-workers 8", {"data": {"workers": 8}}),
+        ("--ddp-bucket-size 768000000", {"ddp_bucket": 768e6}),
         ("--optimizer muon --muon-num-ns-steps 6", {"optimizer": "muon", "muon": {"steps": 6}}),
         ("--global-batch-size 128", {"global_batch": 128, "tokens": 100 * 128 * 8192}),
     ],
@@ -312,6 +313,7 @@ def test_dropout_of_all_is_refused() -> None:
         ("--recompute-granularity selective --recompute-modules new_module", "new_module is not modelled"),
         ("--tp-comm-unheard-of", "not read: --tp-comm-unheard-of"),
         ("--optimizer-cpu-offload --optimizer-offload-fraction 0.5", "50 % of the optimizer"),
+        ("--ddp-num-buckets 4", "so many buckets of gradients (--ddp-num-buckets)"),
     ],
 )
 def test_what_is_read_otherwise_or_not_is_told(added: str, told: str) -> None:

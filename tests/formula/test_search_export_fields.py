@@ -39,6 +39,7 @@ FIELDS: list[tuple[str, dict[str, object], object]] = [
     ("master", {}, "remainder"),
     ("gradient_dtype", {}, "bf16"),
     ("apex_bucket", {"software": "nemo-2024"}, 125 * 2.0**20),
+    ("ddp_bucket", {}, 768e6),
     ("fp8_param_gather", {"dtype": "fp8"}, False),
     ("lora", {}, Lora(rank=8)),
     ("chunked_loss", {"software": "fsdp-2025"}, "torchtitan"),
@@ -134,7 +135,7 @@ def test_an_exported_study_is_the_same_job(tmp_path: Path) -> None:
     every = job(pipeline=2, zero=2, recompute="selective", overlap=off, dtype="fp8").model_copy(
         update={
             "micro_batch": 2, "data": Data(workers=4), "fp8_param_gather": False,
-            "apex_bucket": 125 * 2.0**20,
+            "apex_bucket": 125 * 2.0**20, "ddp_bucket": 768e6,
             "amax_over": "tensor", "cuda_graphs": ("attention", "mlp"), "expert_capacity": 1.5,
             "expert_imbalance": 1.25, "expert_nodes": 2, "gpus": 16, "gpus_per_server": 8,
             "hidden_dropout": 0.1, "attention_dropout": 0.2, "attention_backend": "flash",

@@ -12,7 +12,7 @@ from railwright.training import simulate
 from railwright.training.layers.stages import stage_shapes
 from railwright.training.layout.sizes import Sizes
 from railwright.training.optimizer.buckets import PURPOSE
-from railwright.training.optimizer.packed import bucket_threshold, buckets_of, make_buckets
+from railwright.training.optimizer.packed import bucket_threshold, buckets_of, fills_buckets, make_buckets
 from training_cases import DENSE, MOE, changed, job, machine, priced, roofline, sent
 
 BSH = 1024 * 1024 * 2.0
@@ -213,6 +213,24 @@ def test_megatron_cuts_the_first_chunk_of_the_first_stage_alone(
         for c, held in enumerate(buckets_of(wanted, shape, sizes)):
             ends = shape.embedding * shape.chunks[c].embedding + shape.head * shape.chunks[c].head
             assert sum(b.parameters for b in held) == pytest.approx(sum(shape.trained_dense[c]) + ends)
+
+
+def test_a_bucket_is_as_large_as_the_job_says() -> None:
+    """Eight layers of 54M: one each at 40M, two at 100M, all at 768M; only Megatron hides them by size."""
+    arch = replace(DENSE, layers=8, hidden=2048, ffn=6144, heads=16, kv_heads=16, head_dim=128)
+    (shape,) = stage_shapes(arch, job().layout, None)
+
+    def held(**fields: object) -> list[int]:
+        wanted = changed(job(zero=1), software="megatron-2025", **fields)
+        (chunk,) = buckets_of(wanted, shape, Sizes.under(wanted.layout, 8))
+        assert sum(b.parameters for b in chunk) == pytest.approx(count_parameters(arch).total)
+        return [b.last - b.first + 1 for b in chunk if b.first >= 0 and b.last < arch.layers]
+
+    assert held() == [1] * 8
+    assert held(ddp_bucket=100e6) == [2] * 4
+    assert held(ddp_bucket=768e6) == [8]
+    for idle in ({"overlap": Overlap(dp=False)}, {"software": "deepspeed-2024"}, {"software": "fsdp-2024"}):
+        assert not fills_buckets(changed(job(zero=1), **{"software": "megatron-2025", **idle}))
 
 
 @pytest.mark.parametrize("zero", [0, 1])

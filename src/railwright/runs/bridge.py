@@ -22,6 +22,7 @@ READ = ("model", "ddp", "optimizer", "train", "dataset", "tokenizer", "mixed_pre
 RENAMED = {
     **FIELDS,
     "num_moe_experts": "num_experts",
+    "bucket_size": "ddp_bucket_size",
     "num_layers_in_first_pipeline_stage": "decoder_first_pipeline_num_layers",
     "num_layers_in_last_pipeline_stage": "decoder_last_pipeline_num_layers",
 }

@@ -64,6 +64,9 @@ def job_fields(given: Given, arch: Transformer, gpus: int | None, per_server: in
     found |= _states(given)
     found |= _exchange(given, arch, layout, per_server or given.gpus_per_node or GROUP)
     found |= _kernels(given, arch)
+    bucket = given.whole("ddp_bucket_size")
+    if bucket and found["overlap"].get("dp", True) and layout["zero"] < 2:
+        found["ddp_bucket"] = bucket
     if gpus is not None:
         found["gpus"] = gpus
         ranks = ranks_of(layout)
@@ -178,6 +181,11 @@ def _overlap(given: Given, arch: Transformer, layout: dict[str, Any]) -> dict[st
         found["dp"] = False
     elif not gathered and layout["zero"] in (1, 2):
         found["gather"] = False
+    if given.whole("ddp_num_buckets"):
+        given.doubts.append(
+            "so many buckets of gradients (--ddp-num-buckets) are predicted as buckets of the default size; "
+            "ddp_bucket says another"
+        )
     if given.yes("tp_comm_overlap"):
         found["tp"] = True
     if arch.is_moe and given.yes("overlap_moe_expert_parallel_comm"):

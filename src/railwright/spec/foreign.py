@@ -76,6 +76,7 @@ FIELDS: Mapping[str, Mapping[str, str]] = {
             "'attention_backend', fused or flash; left out, it is what the software chooses",
             "fp8_params fp8_param": "write 'fp8_param_gather'",
             "bucket_cap_mb distributed_fused_adam": "write 'apex_bucket', with its unit, e.g. 125 MiB",
+            "ddp_bucket_size bucket_size": "write 'ddp_bucket', in parameters, e.g. 40e6",
             "dropout": "write 'hidden_dropout' and 'attention_dropout'",
             "resid_pdrop embd_pdrop hidden_dropout_prob": "write 'hidden_dropout'",
             "attn_pdrop attn_dropout attention_probs_dropout_prob": "write 'attention_dropout'",

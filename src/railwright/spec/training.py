@@ -261,6 +261,11 @@ class TrainingJob(Section):
         description="size of the buckets of Apex's distributed optimizer, e.g. '125 MiB': NeMo up to 24.12, "
         "optim.name distributed_fused_adam, bucket_cap_mb; default: Megatron's distributed optimizer",
     )
+    ddp_bucket: Annotated[float, Field(gt=0)] | None = Field(
+        default=None,
+        description="parameters of a GPU at which Megatron-LM closes a bucket of gradients that it hides "
+        "(--ddp-bucket-size), e.g. 768e6; default: 40e6, or 1e6 for each rank that shares them",
+    )
     fp8_param_gather: bool | None = Field(
         default=None,
         description="whether weights of layers are kept, and gathered, in the 8 bits of dtype fp8 or mxfp8 "

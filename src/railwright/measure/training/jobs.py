@@ -134,6 +134,7 @@ def job_of(record: Mapping[str, str]) -> TrainingJob:
         launch_blocking=record["family"].split("-")[0] in BLOCKING,
         lora=adapters(record),
         amax_over=_maxima(record),
+        ddp_bucket=_number(record, "bucket") if "bucket" in record else None,
         gradient_dtype=_gradients(record, habits),
         **_optimizer(record, habits),
     )

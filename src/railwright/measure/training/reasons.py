@@ -86,7 +86,7 @@ RULES: tuple[tuple[Callable[[Record], bool], bool | None, str], ...] = (
     (
         lambda r: r["family"].startswith("mlperf-llama3-8b") and r["gpus"] == "512",
         False,
-        "reductions and gathers over 256 ranks on eight racks: with 10 channels of NCCL, not 32, it would be "
+        "reductions and gathers over 256 ranks on eight racks: with 9 channels of NCCL, not 32, it would be "
         "right, and how many it opened is not told",
     ),
     (

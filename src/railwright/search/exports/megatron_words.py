@@ -28,6 +28,7 @@ from railwright.training.layers.shared import hides_behind_shared
 from railwright.training.layers.unhidden import exposed_products, exposed_turns
 from railwright.training.layout.schedule import schedule_name
 from railwright.training.software.chunked_loss import chunks_told
+from railwright.training.software.eras import eager_parts
 from railwright.training.software.formats import amax_over, scales_at_once
 from railwright.training.software.nf4 import is_nf4
 
@@ -84,7 +85,7 @@ def unsaid(job: TrainingJob, arch: Transformer, hosts: Hosts) -> list[str]:
         found.append(f"samples of {job.sample_length} tokens are packed by the data set")
     if "norm" in job.unfused:
         found.append("norms one kernel per operation (unfused): Megatron's are fused")
-    if splits_square(arch, job.unfused):
+    if splits_square(arch, eager_parts(job)):
         found.append(
             "squared ReLU one kernel per operation (unfused): so NeMo 2 has it; Megatron-LM and "
             "Megatron-Bridge compile it (core/activations.py)"

@@ -153,6 +153,8 @@ def _data_parallel(job: TrainingJob, arch: Transformer, hosts: Hosts) -> dict[st
         "overlap_param_gather": overlap.dp and overlap.gather and layout.zero > 0,
         "grad_reduce_in_fp32": gradient_type(job) == "fp32",
     }
+    if job.ddp_bucket is not None and layout.zero < 2:
+        found["bucket_size"] = round(job.ddp_bucket)
     if layout.zero >= 2:
         found |= {"use_megatron_fsdp": True, "data_parallel_sharding_strategy": STRATEGIES[layout.zero]}
         found["megatron_fsdp_main_grads_dtype"] = _Name(TORCH[gradient_type(job)])

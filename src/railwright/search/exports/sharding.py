@@ -52,6 +52,8 @@ def sharding(job: TrainingJob, hosts: Hosts, optimizer: bool) -> list[str]:
         lines.append("--overlap-grad-reduce")
         if zero and job.overlap.gather:
             lines.append("--overlap-param-gather")
+    if job.ddp_bucket is not None and zero < 2:
+        lines.append(f"--ddp-bucket-size {job.ddp_bucket:.0f}")
     if narrow:
         lines.append("--fp8-param-gather")
     if shares_gradients_buffer(job, same):

@@ -313,6 +313,8 @@ def _unset(job: TrainingJob, arch: Transformer) -> list[str]:
         found.append(f"optimizer {job.optimizer} ({how}): torchtitan has Adam and AdamW")
     if job.moment_dtype != "fp32" and (has_masters(job) or job.moment_dtype != moments_of(job)):
         found.append(f"moments in {job.moment_dtype}: torchtitan's AdamW keeps the type of its parameters")
+    if job.ddp_bucket is not None:
+        found.append("buckets of gradients (ddp_bucket): FSDP2 reduces each layer alone")
     if job.apex_bucket is not None:
         found.append(
             "Apex's distributed optimizer (apex_bucket): torchtitan shards weights with their states"

@@ -18,6 +18,7 @@ from railwright.training.layers.unhidden import of_megatron
 from railwright.training.layout.schedule import TOGETHER, in_pairs, order_name, route_of, schedule_name
 from railwright.training.layout.sizes import Sizes
 from railwright.training.optimizer.adam import runs_listed
+from railwright.training.optimizer.packed import fills_buckets
 from railwright.training.passes.offload import overlaps_update
 from railwright.training.software.eras import can_unfuse_loss, eager_parts, era_of
 from railwright.training.software.formats import has_fp32_shards
@@ -58,6 +59,11 @@ def doubts(job: TrainingJob, arch: Transformer, count: int) -> list[str]:
         idle.append(
             f"master remainder does nothing with software {job.software} and zero: 3, whose shards are the "
             "fp32 weights themselves."
+        )
+    if job.ddp_bucket is not None and not fills_buckets(job):
+        idle.append(
+            "ddp_bucket does nothing: only Megatron-LM's data parallelism (software megatron-… or nemo-2024, "
+            "zero 0 or 1, overlap.dp) closes buckets at a size."
         )
     idle += _idle_states(job)
     step = job.global_batch * job.sequence

@@ -29,6 +29,13 @@ def bucket_threshold(data: int) -> float:
     return max(constant("bucket_parameters"), constant("bucket_parameters_per_rank") * data)
 
 
+def fills_buckets(job: TrainingJob) -> bool:
+    """Whether a job's gradients leave in buckets of a size that it may name (`ddp_bucket`): Megatron-LM's
+    distributed data parallelism, where it hides them."""
+    alone = job.layout.zero < 2 and job.overlap.dp and job.apex_bucket is None
+    return alone and era_of(job).megatron_alone
+
+
 def buckets_of(job: TrainingJob, shape: StageShape, sizes: Sizes) -> list[tuple[Bucket, ...]]:
     """Buckets of each chunk of a stage.
 
@@ -47,7 +54,10 @@ def buckets_of(job: TrainingJob, shape: StageShape, sizes: Sizes) -> list[tuple[
         if era.zero_engine:
             return float(BUCKET)
         first = chunk == 0 and shape.chunks[0].embedding and job.overlap.dp
-        return bucket_threshold(sizes.replicas) if first or not alone else math.inf
+        if alone and not first:
+            return math.inf
+        named = job.ddp_bucket if fills_buckets(job) else None
+        return named or bucket_threshold(sizes.replicas)
 
     return [
         make_buckets(
