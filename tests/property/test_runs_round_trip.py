@@ -151,7 +151,7 @@ def test_torchtitans_file_says_what_it_was_written_for(
         global_batch=16,
         micro_batch=1,
         tokens=1e9,
-        software="fsdp-2025",
+        software="fsdp-2026",
         dtype=data.draw(st.sampled_from(["bf16", "fp8", "fp8_rowwise", "mxfp8"])),
         layout=Layout(
             tensor=tensor,
