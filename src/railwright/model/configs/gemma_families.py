@@ -75,6 +75,7 @@ def gemma4(keys: Keys, name: str) -> Transformer:
     full = full_layers_of(keys, base.layers, 6)
     full[-1] = True
     shared = keys.flag("attention_k_eq_v", False)
+    keys.raw("num_global_key_value_heads")  # where values are those of the keys alone
     apart = overridden(keys, full, ("head_dim", "num_key_value_heads"))
     if apart is None:
         own = keys.whole("num_global_key_value_heads", base.kv_heads) if shared else base.kv_heads

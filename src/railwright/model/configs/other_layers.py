@@ -81,9 +81,9 @@ _SPEAKING = re.compile(
 """Words in the name of a key that speaks of layers or tables."""
 
 _WEIGHTLESS = re.compile(
-    "dropout|pdrop|drop_|activation|parallel_size|dtype|fp16|bf16|fp32|fuse|fusion|flash|kernel|cache|token|_eps|epsilon|_coef|_loss"
-    "|mtp|nextn|^time_step|^summary_|^num_beam|^vit_|^classifier|^rope_|^moe_router_|^moe_use_|^moe_gate"
-    "|^moe_capacity|_alpha$|_beta$|_factor$|_factors$|_overlap$|_scale$|_scaling$"
+    "dropout|pdrop|drop_|activation|parallel_size|dtype|fp16|bf16|fp32|fuse|fusion|flash|kernel|cache"
+    "|token|_eps|epsilon|_coef|_loss|mtp|nextn|^time_step|^summary_|^num_beam|^vit_|^classifier|^rope_"
+    "|^moe_router_|^moe_use_|^moe_gate|^moe_capacity|_alpha$|_beta$|_factors?$|_overlap$|_scale$|_scaling$"
 )
 """Parts of names that say nothing of them: dropout, formats, kernels, losses, generation, how experts are
 chosen, multipliers; of extra layers a note of its own is made."""
@@ -92,8 +92,8 @@ _OF_EXPERTS = re.compile("expert|moe")
 
 _KNOWN = (
     *("apply_query_key_layer_scaling", "attention_layers", "auto_map", "block_size", "cla_share_factor"),
-    "embd_layer",
-    *("index_share_for_mtp_iteration", "indexer_rope_interleave", "interleaved_qkv", "is_moe_layer"),
+    *("embd_layer", "index_share_for_mtp_iteration", "indexer_rope_interleave", "interleaved_qkv"),
+    "is_moe_layer",
     *("layer_switch", "lm_head", "max_window_layers", "moe_layers_enum", "moe_norm_gate_logits"),
     *("moe_norm_min", "moe_renormalize", "need_fp32_gate", "norm_expert_weight", "norm_head"),
     *("norm_softmax", "norm_topk_prob", "num_expert_group", "num_expert_groups", "num_group"),
@@ -137,11 +137,10 @@ def _agrees(key: str, value: Any, arch: Transformer) -> bool:
         return bool(value == arch.sliding_window)
     if key in ("attention_head_dim", "kv_channels"):
         return bool(value == arch.head_dim)
-    if key in ("num_kv_heads", "n_kv_heads"):
+    if key in ("num_kv_heads", "n_kv_heads", "num_key_value_heads"):
         return bool(value == arch.kv_heads)
-    if key in _LEADING + _EVERY or (not arch.is_moe and _OF_EXPERTS.search(key)):
-        return True  # of experts that are there a mistake was made, others say nothing
-    return key == "layer_types" and {*value} <= {"full_attention", "attention"}
+    # of experts that are there a mistake was made, others say nothing
+    return key in _LEADING + _EVERY or bool(not arch.is_moe and _OF_EXPERTS.search(key))
 
 
 def _is_on(value: Any) -> bool:
