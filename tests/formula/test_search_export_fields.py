@@ -92,6 +92,7 @@ FIELDS: list[tuple[str, dict[str, object], object]] = [
     ("layout.placement", {}, "spread"),
     ("overlap.dp", {}, False),
     ("overlap.gather", {"zero": 1}, False),
+    ("overlap.aligned", {"zero": 1, "pipeline": 2, "virtual_pipeline": 2}, False),
     ("overlap.tp", {"tensor": 2, "sequence_parallel": True}, True),
     ("overlap.ep", {}, True),
     ("overlap.shared", {}, True),

@@ -74,7 +74,12 @@ ON_HOST = [
 def test_a_step_takes_what_the_simulation_says(layout: dict[str, object], arch: object) -> None:
     experts = {"expert": 2} if arch is MOE else {}
     ran = 0
-    for overlap in (Overlap(), Overlap(dp=False, pp=False), Overlap(dp=True, tp=True, ep=True)):
+    for overlap in (
+        Overlap(),
+        Overlap(dp=False, pp=False),
+        Overlap(dp=True, tp=True, ep=True),
+        Overlap(aligned=False),
+    ):
         asked = job(batch=64, overlap=overlap, **layout, **experts)
         try:
             expected = simulate(asked, arch, machine(2)).step_time  # type: ignore[arg-type]

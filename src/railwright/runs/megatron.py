@@ -181,6 +181,8 @@ def _overlap(given: Given, arch: Transformer, layout: dict[str, Any]) -> dict[st
         found["dp"] = False
     elif not gathered and layout["zero"] in (1, 2):
         found["gather"] = False
+    elif layout.get("virtual_pipeline", 1) > 1 and not given.yes("align_param_gather", True):
+        found |= {"aligned": False} if layout["zero"] in (1, 2) else {}
     if given.whole("ddp_num_buckets"):
         given.doubts.append(
             "so many buckets of gradients (--ddp-num-buckets) are predicted as buckets of the default size; "

@@ -28,6 +28,7 @@ NEGATED = {
     "no_bias_gelu_fusion": "bias_gelu_fusion",
     "no_rope_fusion": "apply_rope_fusion",
     "no_position_embedding": "add_position_embedding",
+    "no_align_param_gather": "align_param_gather",
     "no_overlap_p2p_communication": "overlap_p2p_comm",
     "no_gradient_accumulation_fusion": "gradient_accumulation_fusion",
     "torch_fsdp2_no_reshard_after_forward": "torch_fsdp2_reshard_after_forward",

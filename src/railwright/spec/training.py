@@ -159,6 +159,12 @@ class Overlap(Section):
         description="zero 1 and 2: of what dp hides, the parameters too, beside the next step's first passes "
         "(Megatron's --overlap-param-gather); else they are gathered behind the optimizer",
     )
+    aligned: bool = Field(
+        default=True,
+        description="zero 1 and 2 with a pipeline: of what gather hides, all stages gather from the start of "
+        "the step on (Megatron's default with virtual stages); false: those of a chunk are gathered when its "
+        "first forward pass gets to them, which waits (--no-align-param-gather)",
+    )
     tp: bool = Field(default=False, description="tensor-parallel collectives behind chunked GEMMs")
     ep: bool = Field(default=False, description="expert all-to-all behind other microbatches' compute")
     shared: bool = Field(

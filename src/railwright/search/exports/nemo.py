@@ -30,6 +30,7 @@ from railwright.spec.dataset import Data
 from railwright.spec.training import TrainingJob
 from railwright.training.layers.communication import gradient_type
 from railwright.training.layers.graphs import graphed
+from railwright.training.layers.unhidden import gathers_late
 from railwright.training.software.narrow_weights import gathers_narrow, shares_gradients_buffer
 
 TORCH = {"fp32": "torch.float32", "bf16": "torch.bfloat16", "fp16": "torch.float16", "fp8": "torch.uint8"}
@@ -155,6 +156,8 @@ def _data_parallel(job: TrainingJob, arch: Transformer, hosts: Hosts) -> dict[st
     }
     if job.ddp_bucket is not None and layout.zero < 2:
         found["bucket_size"] = round(job.ddp_bucket)
+    if gathers_late(job):
+        found["align_param_gather"] = False
     if layout.zero >= 2:
         found |= {"use_megatron_fsdp": True, "data_parallel_sharding_strategy": STRATEGIES[layout.zero]}
         found["megatron_fsdp_main_grads_dtype"] = _Name(TORCH[gradient_type(job)])

@@ -8,6 +8,7 @@ from __future__ import annotations
 from railwright.search.exports.dispatcher import Hosts
 from railwright.spec.training import TrainingJob
 from railwright.training.layers.communication import gradient_type
+from railwright.training.layers.unhidden import gathers_late
 from railwright.training.layout.sizes import Sizes
 from railwright.training.software.narrow_weights import gathers_narrow, shares_gradients_buffer
 
@@ -52,6 +53,7 @@ def sharding(job: TrainingJob, hosts: Hosts, optimizer: bool) -> list[str]:
         lines.append("--overlap-grad-reduce")
         if zero and job.overlap.gather:
             lines.append("--overlap-param-gather")
+            lines += ["--no-align-param-gather"] if gathers_late(job) else []
     if job.ddp_bucket is not None and zero < 2:
         lines.append(f"--ddp-bucket-size {job.ddp_bucket:.0f}")
     if narrow:

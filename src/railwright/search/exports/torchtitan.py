@@ -1,7 +1,6 @@
 """A layout as sections of a torchtitan TOML file.
 
-Source, read 2026-11-22: torchtitan e347b1e, torchtitan/config/job_config.py (TOML files; later versions are
-configured in Python).
+Source, read 2026-11-22: torchtitan e347b1e, torchtitan/config/job_config.py (later versions: in Python).
 """
 
 from __future__ import annotations
@@ -20,6 +19,7 @@ from railwright.spec.training import Layout, TrainingJob
 from railwright.training.layers.communication import gradient_type
 from railwright.training.layers.shared import hides_behind_shared
 from railwright.training.layers.stages import layers_per_piece
+from railwright.training.layers.unhidden import gathers_late
 from railwright.training.layout.schedule import route_of, schedule_name
 from railwright.training.layout.sizes import microbatches
 from railwright.training.software.chunked_loss import chunks_told
@@ -220,7 +220,7 @@ def _of_overlap(job: TrainingJob, arch: Transformer) -> list[str]:
     layout, found = job.layout, []
     if layout.tensor > 1 and not layout.sequence_parallel:
         found.append("torchtitan splits norms and residuals too wherever it has tensor parallelism")
-    if not (job.overlap.dp and (job.overlap.gather or layout.zero not in (1, 2))):
+    if not (job.overlap.dp and (job.overlap.gather or layout.zero not in (1, 2))) or gathers_late(job):
         found.append("torchtitan hides the communication of data parallelism; it has no switch for it")
     if arch.is_moe and layout.expert > 1 and job.overlap.ep:
         found.append("hidden expert all-to-all: torchtitan has no setting for it")

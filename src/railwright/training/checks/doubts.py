@@ -14,7 +14,7 @@ from railwright.training.layers.recompute import has_part
 from railwright.training.layers.shared import hides_behind_shared
 from railwright.training.layers.sparse_attention import of_chosen_keys
 from railwright.training.layers.stages import layers_per_piece
-from railwright.training.layers.unhidden import of_megatron
+from railwright.training.layers.unhidden import gathers_late, of_megatron
 from railwright.training.layout.schedule import TOGETHER, in_pairs, order_name, route_of, schedule_name
 from railwright.training.layout.sizes import Sizes
 from railwright.training.optimizer.adam import runs_listed
@@ -266,6 +266,11 @@ def _idle_overlap(job: TrainingJob, arch: Transformer) -> list[str]:
         found.append(
             f"overlap.gather does nothing with zero: {layout.zero}; only zero: 1 and 2 gather parameters "
             "once a step."
+        )
+    if not overlap.aligned and not gathers_late(job):
+        found.append(
+            "overlap.aligned does nothing here: it is of parameters that arrive beside the first passes of a "
+            "pipeline (zero: 1 and 2)."
         )
     if overlap.offload and not overlaps_update(job):
         found.append(

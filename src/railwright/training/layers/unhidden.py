@@ -73,6 +73,18 @@ def hides_parameters(job: TrainingJob) -> bool:
     return job.overlap.dp and (beside or job.layout.zero == 3)
 
 
+def gathers_late(job: TrainingJob) -> bool:
+    """Whether of these, those of a chunk are gathered only as its first forward pass gets to them.
+
+    Source: Megatron-LM 94c6b505, training/training.py (param_sync_func where align_param_gather),
+    core/pipeline_parallel/schedules.py (which calls it for the first two chunks before any pass, and for a
+    later one while that before it runs), core/distributed/distributed_data_parallel.py (else a module's
+    forward hook dispatches its bucket and waits; a chunk is one bucket, but for the first stage's first).
+    """
+    layout = job.layout
+    return not job.overlap.aligned and layout.zero in (1, 2) and layout.pipeline > 1 and hides_parameters(job)
+
+
 def exposed_turns(job: TrainingJob, arch: Transformer) -> list[str]:
     """Where passes do not take turns, which hides what their experts exchange: Megatron has no
     overlap_moe_expert_parallel_comm.

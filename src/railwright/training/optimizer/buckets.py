@@ -5,12 +5,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from railwright.collectives.prediction import Op
-from railwright.training.lanes.tasks import Task
+from railwright.training.lanes.tasks import Task, ahead_of
 from railwright.training.layers.communication import WEIGHT_BYTES, Prices
 from railwright.training.layout.placement import GroupKind
 from railwright.training.layout.sizes import Sizes
@@ -102,6 +102,25 @@ def reduce_tasks(
             share = size / over[bucket.kind]
             tasks.append(_task(prices, bucket, "gradients of copies", "all_reduce", share, across, after))
     return tasks
+
+
+def arriving(
+    tasks: Sequence[Task], gathers: Sequence[Task], gates: Mapping[int, int], kind: str
+) -> list[Task]:
+    """A forward pass that gathers its own parameters: a layer waits for its last bucket, and buckets come one
+    after the other from the start of the pass on.
+
+    gates  for each layer, which of the gathers it waits for
+    kind   'FB': a backward pass of another microbatch is among the tasks
+    """
+    waits = {ahead_of(layer) if kind == "FB" else layer: len(tasks) + i for layer, i in gates.items()}
+    found = [
+        task.behind((*task.after, waits[task.layer]))
+        if task.lane == "compute" and task.layer in waits
+        else task
+        for task in tasks
+    ]
+    return [*found, *gathers]
 
 
 def _task(

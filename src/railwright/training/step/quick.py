@@ -85,7 +85,7 @@ def _finish(job: TrainingJob, stages: list[Stage], send: float, prices: Prices) 
     layers = max(len(c.layers) for stage in stages for c in stage.chunks)
     gate = np.full((len(stages), route.chunks, layers + 2), -1)
     for s, stage in enumerate(stages):
-        if not stage.data.hides_gathers:
+        if not stage.data.hides_gathers or stage.data.late:
             continue
         high[s] = len(stage.gathers)
         for q, task in enumerate(stage.gathers):
@@ -184,7 +184,7 @@ def _assign(stage: Stage, templates: _Templates, passes: Arrays, early: Any, qui
     _, firsts = np.unique(code, return_index=True)
     # a step's first microbatch finds no gradients on the host to be added to
     first = {u for u in stage.order if u.microbatch == 0 and u.kind != "F"} if stage.data.adds else set()
-    apart = stage.finishing | first | stage.making
+    apart = stage.finishing | first | stage.making | stage.fetching
     finishing = {unit: i for i, unit in enumerate(stage.order) if unit in apart}
     for i in firsts.tolist():
         unit = stage.order[i]
@@ -204,7 +204,7 @@ def _assign(stage: Stage, templates: _Templates, passes: Arrays, early: Any, qui
 
 def _key(stage: Stage, unit: Unit, begun: Begins) -> Any:
     """What decides a pass with the dp tasks it begins."""
-    return stage.chunks_of(unit), unit.kind, begun, stage.buckets[unit.backward_chunk]
+    return stage.chunks_of(unit), unit.kind, begun, stage.sent(unit, begun)
 
 
 def _tasks(lists: list[list[Task]]) -> tuple[Arrays, NDArray[np.int64]]:

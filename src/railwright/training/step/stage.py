@@ -17,11 +17,11 @@ from railwright.spec.training import TrainingJob
 from railwright.training.lanes.tasks import Begun, Pass, Span, Task, drain, is_ahead, run
 from railwright.training.layers.communication import WEIGHT_BYTES, Prices, gradient_bytes, weight_bytes
 from railwright.training.layers.stages import StageShape
-from railwright.training.layers.unhidden import hides_parameters
+from railwright.training.layers.unhidden import gathers_late, hides_parameters
 from railwright.training.layers.weight_casts import making
 from railwright.training.layout.route import Chunk, Unit
 from railwright.training.layout.schedule import SPLIT, schedule_name
-from railwright.training.optimizer.buckets import Bucket, gate_of, gather_tasks, reduce_tasks
+from railwright.training.optimizer.buckets import Bucket, arriving, gate_of, gather_tasks, reduce_tasks
 from railwright.training.passes.lockstep import MAXIMA, WAIT
 from railwright.training.passes.weights import AGAIN, LAST_WEIGHTS
 from railwright.training.passes.work import Gradients, Work
@@ -41,7 +41,7 @@ from railwright.training.step.shards import (
 Passed = tuple[Chunk, ...]
 """The chunks of one pass: one, or forward and backward of a pass of two directions."""
 
-Begins = Literal["gathers", "shards", "shards added", "shards kept", "buckets", "weights"]
+Begins = Literal["gathers", "shards", "shards added", "shards kept", "buckets", "parameters", "weights"]
 """Data-parallel tasks that a pass begins, or what else it does that others of its kind do not.
 
 gathers       parameters of its units (zero 3)
@@ -49,6 +49,7 @@ shards        the same again where they were dropped, and the reductions of thei
 shards added  likewise, and the host adds them to those of earlier microbatches
 shards kept   parameters alone: gradients stay where they are until the step's last pass
 buckets       reductions of a chunk's gradients
+parameters    gathers of a chunk's parameters (zero 1 and 2), and what `weights` does
 weights       of the chunk's layers, made narrow for the whole step
 """
 
@@ -150,7 +151,8 @@ class DataParallel:
     prefetch    zero 3: units gathered ahead
     adds        zero 3: gradients are summed up on the host, microbatch by microbatch
     scatters    zero 1 and 2: ranks get their part of the gradients, not all of them
-    hides_gathers  zero 1 and 2: parameters may arrive beside the next step's passes
+    hides_gathers, late  zero 1 and 2: parameters may arrive beside the next step's passes, and those of a
+                chunk are then gathered only as its first forward pass gets to them
     """
 
     overlapped: bool
@@ -164,6 +166,7 @@ class DataParallel:
     adds: bool = False
     scatters: bool = True
     hides_gathers: bool = True
+    late: bool = False
 
     @classmethod
     def of(cls, job: TrainingJob) -> DataParallel:
@@ -181,6 +184,7 @@ class DataParallel:
             adds=weights_on_host(job) and layout.reduce_each,
             scatters=not era_of(job).zero_engine,
             hides_gathers=hides_parameters(job),
+            late=gathers_late(job),
         )
 
 
@@ -209,7 +213,8 @@ class Stage:
         self.book, self.prices, self.data = book, prices, data
         self.order, self.finishing, self.units = order, finishing, units or {}
         self.narrow = narrow
-        self.making = _first_passes(order, len(self.chunks)) if narrow else frozenset()
+        first = _first_passes(order, len(self.chunks)) if narrow or data.late else frozenset()
+        self.making, self.fetching = (first if once else frozenset() for once in (narrow, data.late))
         self.passes: list[tuple[float, Unit, Pass]] = []
         self.dp_spans: list[Span] = []
         self.gathers: list[Task] = []
@@ -225,7 +230,7 @@ class Stage:
         self._pending: tuple[Begun, ...] = ()
         self._quiet: dict[tuple[int, int, str], Pass] = {}
         self._now = self._ahead = 0.0
-        if data.hides_gathers:
+        if data.hides_gathers and not data.late:
             self._pending = tuple(Begun.new(task, i) for i, task in enumerate(self.gathers))
 
     def run(self, unit: Unit, start: float) -> float:
@@ -279,9 +284,9 @@ class Stage:
             needed = self.needed[unit.chunk] if unit.kind == "F" and self._pending else {}
             place = {one.tag: i for i, one in enumerate(self._pending)} if needed else {}
             # Stages, or jobs, with the same chunk may pack its gradients, and make its weights, otherwise.
-            held: tuple[object, ...] = self.buckets[unit.backward_chunk] if begins == "buckets" else ()
-            if begins == "weights":
-                held = self._made(chunks[0])
+            held: tuple[object, ...] = self.sent(unit, begins) if begins in ("buckets", "parameters") else ()
+            if unit in self.making and begins in ("parameters", "weights"):
+                held = (*held, *self._made(chunks[0]))
             placed = self.book.run(
                 (chunks, unit.kind, begins, held, tuple(needed.items()), ahead),
                 self._pending,
@@ -318,8 +323,8 @@ class Stage:
 
     def begins(self, unit: Unit) -> Begins | None:
         """What dp tasks a pass begins, or what it does beside, if any."""
-        found = self._exchanged(unit)
-        return "weights" if found is None and unit in self.making else found
+        once: Begins | None = "weights" if unit in self.making else None
+        return self._exchanged(unit) or ("parameters" if unit in self.fetching else once)
 
     def _exchanged(self, unit: Unit) -> Begins | None:
         """What dp tasks a pass begins, if any."""
@@ -335,15 +340,22 @@ class Stage:
             return "buckets"
         return None
 
+    def sent(self, unit: Unit, begins: Begins | None) -> tuple[Bucket, ...]:
+        """Buckets whose parameters, or gradients, a pass exchanges."""
+        return self.buckets[unit.chunk if begins == "parameters" else unit.backward_chunk]
+
     def with_dp(self, unit: Unit, chunks: Passed, begins: Begins | None) -> list[Task]:
         """A pass's tasks with the dp tasks it begins."""
         tasks, data = self.book.tasks(chunks, unit.kind), self.data
         if begins is None:
             return tasks
-        if begins == "weights":
-            return making(tasks, self._made(chunks[0]), beside=unit.kind == "FB")
+        held = self.sent(unit, begins) if data.zero < 3 else ()
+        if begins in ("parameters", "weights"):
+            if unit in self.making:
+                tasks = making(tasks, self._made(chunks[0]), beside=unit.kind == "FB")
+            gathers = gather_tasks(held, self.prices, data.weight) if begins == "parameters" else []
+            return arriving(tasks, gathers, gate_of(held, 0), unit.kind) if gathers else tasks
         if begins == "buckets":
-            held = self.buckets[unit.backward_chunk]
             sent = reduce_tasks(held, self.prices, data.each, data.zero, tasks, data.scatters)
             return [*tasks, *sent] if data.overlapped else behind(tasks, sent)
         units = self.units[unit.chunk]
