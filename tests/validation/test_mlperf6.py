@@ -260,7 +260,7 @@ def test_a_microbatch_of_gb200_is_right_and_what_is_paid_once_a_step_is_not() ->
 
 @pytest.mark.parametrize("system", ["NVIDIA 72 GB300", "NVIDIA 72 GB200", "Nebius 64 B300"])
 def test_gpt_oss_with_experts_over_four_gpus_is_as_if_one_had_half_as_many_tokens_again(system: str) -> None:
-    """Its router has no balancing loss (moe_router_load_balancing_type: none); how uneven it was no log says."""
+    """Nothing balances its router (moe_router_load_balancing_type: none); no log says how uneven it was."""
     (run,) = (run for run in GPT_OSS if run.name == system)
     uneven = predicted(gpt_oss(run, expert_imbalance=1.5), run).step_time
     assert uneven / run.seconds == pytest.approx(1.0, abs=0.04)
