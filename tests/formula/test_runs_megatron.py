@@ -339,3 +339,11 @@ def test_a_module_that_is_launched_is_the_program() -> None:
     words = " ".join(DENSE.split())
     launched = f"python -m torch.distributed.run --nproc_per_node 8 -m my.pretrain {words}"
     assert run(launched, "x.sh", gpus=None).fields["gpus"] == 8
+
+
+def test_parameters_of_virtual_stages_are_gathered_at_once_unless_a_script_says_no() -> None:
+    """arguments.py: align_param_gather is on by default, and off without virtual stages."""
+    staged = f"{DENSE} --pipeline-model-parallel-size 4 --num-layers-per-virtual-pipeline-stage 4"
+    assert read(staged).overlap.aligned
+    assert not read(f"{staged} --no-align-param-gather").overlap.aligned
+    assert read(f"{DENSE} --pipeline-model-parallel-size 4 --no-align-param-gather").overlap.aligned

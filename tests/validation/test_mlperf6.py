@@ -2,10 +2,10 @@
 
 Richardyu114/training_results_v6.0@eabf23a0, a public fork of the results: <submitter>/results/<system>/
 <benchmark>/result_0.txt, steps of its last blocks (`tracked_stats`, train_step_time of both counters: medians
-of 3 to 16, which spread by 1 to 3 %, CoreWeave's by 9); <submitter>/benchmarks/<benchmark>/…/config_*.sh, its
-pretrain.py and Megatron-Bridge's deepseek_v3_pretrain_config for settings; <submitter>/systems for NICs.
-Rules, written before the first step was scored, what they leave out and what was found:
-docs/training/unseen.md.
+of 3 to 16, which spread by 1 to 6 %, CoreWeave's by up to 10); <submitter>/benchmarks/<benchmark>/…/
+config_*.sh, its pretrain.py and Megatron-Bridge's deepseek_v3_pretrain_config for settings;
+<submitter>/systems for NICs.
+Rules, how blind the scoring was, what is left out and what was found: docs/training/unseen.md.
 """
 
 from __future__ import annotations
