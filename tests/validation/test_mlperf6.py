@@ -136,7 +136,8 @@ def llama_405b(run: Run) -> TrainingJob:
 
 def llama_8b(run: Run) -> TrainingJob:
     layout = Layout(tensor=run.tp, sequence_parallel=True, context=run.cp)
-    return _job(run, "llama-3.1-8b", 8192, "fp8", layout, amax_over="none", overlap=Overlap(tp=True))
+    fields: dict[str, Any] = {"amax_over": "none", "overlap": Overlap(tp=True), "ddp_bucket": 768e6}
+    return _job(run, "llama-3.1-8b", 8192, "fp8", layout, **fields)
 
 
 def _job(run: Run, model: str, sequence: int, dtype: str, layout: Layout, **fields: Any) -> TrainingJob:
@@ -201,7 +202,7 @@ def steps(model: str) -> dict[str, tuple[float, bool]]:
         ("405b", "NVIDIA 512 GB300", 31.3, False),
         ("405b", "NVIDIA 2048 GB300", 29.0, False),
         ("405b", "CoreWeave 4096 GB300", 30.6, False),
-        ("8b", "NVIDIA 1024 GB200", -38.4, False),
+        ("8b", "NVIDIA 1024 GB200", -35.8, False),
     ],
 )
 def test_each_system_is_as_far_off_as_documented(model: str, system: str, error: float, within: bool) -> None:
