@@ -6,10 +6,12 @@ errors are in the bands beside those of records left out (`bands`).
 
 from __future__ import annotations
 
+import csv
 import json
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
+from importlib.resources import files
 from inspect import signature
 from typing import Any
 
@@ -20,7 +22,7 @@ from railwright.model import load_model
 from railwright.model.counts.parameters import count_parameters
 from railwright.model.shape.architecture import Transformer
 from railwright.model.shape.pattern import kind_of
-from railwright.shipped import read_data
+from railwright.shipped import parse, read_data
 from railwright.spec.training import TrainingJob
 from railwright.training import simulate
 from railwright.training.software.constants import family_of
@@ -36,8 +38,33 @@ OF_MACHINE = tuple(signature(published_machine.__wrapped__).parameters)
 
 @cache
 def sources() -> dict[str, Any]:
-    """The file: `models` and `groups`."""
+    """The file: `models` and `groups`, with the runs of those that name a table."""
     found: dict[str, Any] = read_data("measure", "unseen_runs.yaml")
+    for told in found["groups"].values():
+        if "table" in told:
+            told["runs"] = runs_of_table(told["table"])
+    return found
+
+
+def runs_of_table(name: str) -> dict[str, Any]:
+    """Runs of a CSV: one a row, whose columns are fields, those of nested maps with a dot.
+
+    An empty cell is a field that the row does not say, and a list is written as in YAML.
+    """
+    text = files("railwright.measure").joinpath("data", name).read_text(encoding="utf-8")
+    return {row.pop("run"): nested(row) for row in csv.DictReader(text.splitlines())}
+
+
+def nested(row: Mapping[str, str]) -> dict[str, Any]:
+    """A row's cells, as maps inside each other: 'layout.tensor' -> layout -> tensor."""
+    found: dict[str, Any] = {}
+    for column, cell in row.items():
+        *above, last = column.split(".")
+        inside = found
+        for key in above if cell else ():
+            inside = inside.setdefault(key, {})
+        if cell:
+            inside[last] = parse(cell)
     return found
 
 
@@ -92,10 +119,12 @@ SECONDS: dict[str, Callable[[Run], float]] = {
 
 @cache
 def architecture(name: str) -> Transformer:
-    """One of the file's own models, or a bundled one."""
+    """One of the file's own models, which may be another one but for some fields, or a bundled one."""
     if name not in sources()["models"]:
         return load_model(name)
-    shape = sources()["models"][name]
+    shape = dict(sources()["models"][name])
+    if "base" in shape:
+        return replace(architecture(shape.pop("base")), name=name, **shape)
     heads = shape["heads"]
     return Transformer(name, **({"kv_heads": heads, "head_dim": shape["hidden"] // heads} | shape))
 
