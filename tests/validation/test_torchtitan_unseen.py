@@ -80,9 +80,9 @@ EXPERTS = TrainingJob(
 
 RUNS = (
     Run("32B, 8 sharded, compiled", qwen(8, 2), "dgx-h100-96", 1874, 81.85, 8.8, -7.1),
-    Run("32B, 4 sharded, 8 tensor ranks", qwen(32, 16, 8), "dgx-h100-96", 876, 43.45, -10.3, 0.6),
-    Run("the same, 32 sequences", qwen(32, 32, 8), "dgx-h100-96", 883, 70.79, -11.0, 0.5),
-    Run("8 sharded, 8 tensor ranks", qwen(64, 32, 8), "dgx-h100-96", 873, 63.27, -11.9, 0.2),
+    Run("32B, 4 sharded, 8 tensor ranks", qwen(32, 16, 8), "dgx-h100-96", 876, 43.45, -12.8, 0.6),
+    Run("the same, 32 sequences", qwen(32, 32, 8), "dgx-h100-96", 883, 70.79, -13.5, 0.5),
+    Run("8 sharded, 8 tensor ranks", qwen(64, 32, 8), "dgx-h100-96", 873, 63.27, -14.3, 0.2),
     Run("30B with experts, 8 sharded", EXPERTS, "dgx-b200", 19487, 141.79, 10.2, -5.2),
 )
 """The last one's rate is the mean of 19.41, 19.53 and 19.52 thousand."""
@@ -109,6 +109,6 @@ def test_step_and_memory(run: Run, machines: dict[str, Machine]) -> None:
     assert 100 * (held.growing / GIB / run.reserved - 1) == pytest.approx(run.memory_off, abs=0.5)
 
 
-def test_steps_are_10_percent_off_and_memory_3() -> None:
-    for offs, mean in (([run.step_off for run in RUNS], 10.4), ([run.memory_off for run in RUNS], 2.7)):
+def test_steps_are_12_percent_off_and_memory_3() -> None:
+    for offs, mean in (([run.step_off for run in RUNS], 11.9), ([run.memory_off for run in RUNS], 2.7)):
         assert sum(map(abs, offs)) / len(offs) == pytest.approx(mean, abs=0.1)

@@ -74,18 +74,22 @@ def head_gathers(job: TrainingJob) -> Gathers:
     return gathers_of(job) if "head" in job.dtype_also else WHOLE
 
 
+DTENSORS = ("pytorch", "torchtitan")
+"""Frameworks whose tensor parallelism is PyTorch's own, whose autograd keeps what a product reads."""
+
+
 def gathers_again(job: TrainingJob, of_head: bool = False) -> bool:
     """Whether inputs of column-parallel products are gathered again for their weight gradients, or those of
     the head.
 
-    Megatron-LM's layers do.  PyTorch's DTensors keep what they gathered, and where a layer is computed again
-    whole that gather serves, also under XLA, which else keeps a rank's own part; where operators are computed
-    again, gathers are among them.
+    Megatron-LM's layers do.  PyTorch's DTensors keep what they gathered, compiled or not, and where a layer
+    is computed again whole that gather serves, also under XLA, which else keeps a rank's own part; where
+    operators are computed again, gathers are among them.
     Source: PyTorch, torch/_functorch/partitioners.py, force_save_collectives; both counted in
     tests/oracle/test_training_checkpoint_pytorch.py.
     """
     era, layout = era_of(job), job.layout
-    if era.launcher == "inductor":
+    if era.framework in DTENSORS:
         return layout.recompute == "selective" and "ops" in layout.recompute_modules and not of_head
     reused = not era.repeats and layout.recompute == "full" and layout.recompute_layers is None
     return of_head or not reused
@@ -95,7 +99,7 @@ def gathered_whole(job: TrainingJob, arch: Transformer, kind: Layer) -> tuple[st
     """Outputs of norms that a layer keeps as its products gathered them, where these keep what they read:
     those of grouped attention and of a dense MLP, each with a norm of its own."""
     layout = job.layout
-    keeps = era_of(job).launcher == "inductor" and layout.sequence_parallel and layout.tensor > 1
+    keeps = era_of(job).framework in DTENSORS and layout.sequence_parallel and layout.tensor > 1
     if not keeps or arch.norms_per_layer == 1:
         return ()
     mixer, mlp = PARTS[kind]
