@@ -6,7 +6,9 @@ from dataclasses import replace
 
 import pytest
 
+from railwright.measure.table import Row
 from railwright.measure.training import unseen_runs
+from railwright.measure.training.bars import ranged
 from railwright.model import load_model
 
 
@@ -25,3 +27,11 @@ def test_a_model_may_be_another_one_but_for_some_fields(monkeypatch: pytest.Monk
     monkeypatch.setattr(unseen_runs, "sources", lambda: told)
     expected = replace(load_model("deepseek-v3"), name="with-mtp", mtp_layers=1)
     assert unseen_runs.architecture.__wrapped__("with-mtp") == expected
+
+
+def test_runs_in_a_mode_that_no_job_can_say_widen_no_range() -> None:
+    """Megatron-LM's own test runs in deterministic mode."""
+    groups = unseen_runs.groups_of_runs()
+    rows = [Row("runs dense", name, "", 1.0, 1.0, "s/step", "") for name in groups]
+    outside = set(groups) - {row.record for row in ranged(rows, {})}
+    assert outside == {name for name, group in groups.items() if group == "megatron-ci"}

@@ -12,7 +12,7 @@ from railwright.measure.table import Row, Skipped, quantile
 from railwright.measure.training.bands import Named, coverage
 from railwright.measure.training.habits import framework_of
 from railwright.measure.training.models import architectures
-from railwright.measure.training.unseen_runs import RUNS, frameworks_of_runs, groups_of_runs
+from railwright.measure.training.unseen_runs import frameworks_of_runs, groups_of_runs, runs_in_ranges
 
 STEPS = "training "
 """How families of step times begin."""
@@ -78,7 +78,8 @@ def reached(
 def ranged(rows: Sequence[Row], records: Mapping[str, Mapping[str, str]]) -> list[Row]:
     """Rows that ranges are made of: steps of records, and other people's runs."""
     steps = (r for r in rows if r.record in records and r.family.startswith(STEPS))
-    return [*steps, *(r for r in rows if r.family.startswith(RUNS))]
+    count = runs_in_ranges()
+    return [*steps, *(r for r in rows if r.record in count)]
 
 
 def belonging(records: Mapping[str, Mapping[str, str]]) -> tuple[Named, Named]:

@@ -168,6 +168,12 @@ def groups_of_runs() -> dict[str, str]:
     return {run.job.name: run.group for run in runs()}
 
 
+def runs_in_ranges() -> frozenset[str]:
+    """Runs that count in the ranges of predictions: all but those of a mode that no job can say."""
+    groups = sources()["groups"]
+    return frozenset(run.job.name for run in runs() if groups[run.group].get("in_ranges", True))
+
+
 def frameworks_of_runs() -> dict[str, str]:
     """Run -> the framework it ran on (`training.software.eras.Era.framework`)."""
     return {run.job.name: era_of(run.job).framework for run in runs()}
