@@ -16,7 +16,8 @@ from railwright.training.memory.states import PASSING, STATES
 from railwright.training.passes.chain import woven
 from railwright.training.passes.offload import HOST_ADAM, HOST_SUM, host_link
 from railwright.training.software.lora import adapter_parameters
-from training_cases import DENSE, job, machine, priced
+from railwright.training.step.shards import launched_by_unit
+from training_cases import DENSE, MOE, job, machine, priced
 
 TOTAL = count_parameters(DENSE).total
 
@@ -91,6 +92,33 @@ def test_later_microbatches_wait_for_what_the_host_adds() -> None:
     more = copied(16) - 2 * copied(8)
     assert more == pytest.approx(TOTAL / 8 * 8 * HOST_SUM, rel=1e-3)
     assert copied(16, reduce_each=False) < copied(16)
+
+
+def test_units_are_launched_as_the_host_gets_to_them() -> None:
+    """Where it waits for every unit's gradients it launches none before: 4 s of launches of a pass beside 3
+    and 1 s of compute are 3 and 1 s, the second behind what the first returns."""
+    tasks = [
+        Task("compute", "layer 1", "mlp", 3.0, (), 1),
+        Task("compute", "layer 0", "mlp", 1.0, (0,), 0),
+        Task("host", "launching", "launch", 4.0),
+        Task("compute", "end", "wait", 0.0, (1, 2)),
+    ]
+    found = launched_by_unit(tasks, (1, 0, -1))
+    assert [(t.name, t.layer, t.duration, t.after) for t in found] == [
+        ("launching", 1, 3.0, ()),
+        ("layer 1", 1, 3.0, ()),
+        ("launching", 0, 1.0, ()),
+        ("layer 0", 0, 1.0, (1,)),
+        ("end", -1, 0.0, (3, 2)),
+    ]
+
+    def step(each: float) -> float:
+        asked = away(gpus=8, batch=32)
+        kernel = {"kernel": lambda op: each * 1e-6 * op.launches, "predict": priced(0.0)}
+        return simulate(asked, MOE, machine(1), **kernel).step_time  # type: ignore[arg-type]
+
+    takes = [step(each) for each in (1, 4, 7, 8, 9, 10, 12, 16)]
+    assert takes == sorted(takes)
 
 
 def test_long_layers_hide_the_copies_and_short_ones_do_not() -> None:

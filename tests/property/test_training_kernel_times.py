@@ -1,5 +1,6 @@
 """Kernels that take longer never make a step shorter, wherever launches begin or end to be what a pass waits
-for: layers of every kind, compiled and not, with what is gathered ahead of the host."""
+for: layers of every kind, compiled and not, with what is gathered ahead of the host, and
+weights that lie there."""
 
 from __future__ import annotations
 
@@ -29,17 +30,19 @@ def jobs(draw: st.DrawFn) -> tuple[TrainingJob, Transformer]:
     expert = draw(st.sampled_from([1, 2])) if arch.is_moe else 1
     looped = arch.is_moe and expert == 1 and draw(st.booleans())
     zero = draw(st.sampled_from([0, 1, 3]))
+    software = draw(st.sampled_from(SOFTWARE))
+    held = zero == 3 and not software.startswith("megatron") and draw(st.booleans())
     one = job(
         gpus=8,
-        batch=16 * pipeline,
+        batch=draw(st.sampled_from([1, 4])) * 8,
         pipeline=pipeline,
         virtual_pipeline=draw(st.sampled_from([1, 2])) if pipeline > 1 else 1,
         expert=expert,
         zero=zero,
+        offload=("weights",) if held else (),
         recompute=draw(st.sampled_from(["none", "full"])),
         overlap=Overlap(dp=draw(st.booleans()), prefetch=draw(st.integers(0, 3)) if zero == 3 else 1),
     )
-    software = draw(st.sampled_from(SOFTWARE))
     return changed(one, software=software, unfused=("experts",) if looped else ()), arch
 
 

@@ -196,8 +196,32 @@ def backward_with(
     fetches = {u: task for u, task in units.fetches.items() if u in again}
     returns = (units.added if adding else units.returns) if reduce else NO_COPIES
     waiting: Literal["", "reduced", "returned"] = "returned" if adding else "reduced" if blocking else ""
+    if adding:
+        tasks = launched_by_unit(tasks, order)
     found = woven(tasks, order, again, units.reduces if reduce else {}, ahead, fetches, returns, waiting)
     return ending_with_dp(found) if blocking else found
+
+
+def launched_by_unit(tasks: Sequence[Task], order: Sequence[int]) -> Sequence[Task]:
+    """A pass that a host launches in one go, unit by unit instead, by what each computes: one that waits for
+    every unit's gradients gets to the next only then."""
+    whole = next((i for i, t in enumerate(tasks) if t.lane == "host" and not t.after and t.layer < 0), None)
+    times = {
+        unit: sum(t.duration for t in tasks if t.lane == "compute" and t.layer == unit) for unit in order
+    }
+    left = {unit: seconds / sum(times.values()) for unit, seconds in times.items() if seconds}
+    if whole is None or not left:
+        return tasks
+    host, last = tasks[whole], 0
+    found, place = list[Task](), list[int]()
+    for i, task in enumerate(tasks):
+        if share := left.pop(task.layer, 0.0) if i != whole else 0.0:
+            last = len(found)
+            found.append(host._replace(duration=host.duration * share, layer=task.layer))
+        place.append(last if i == whole else len(found))
+        if i != whole:
+            found.append(task.behind(tuple([place[n] for n in task.after])))
+    return found
 
 
 def behind(tasks: Sequence[Task], sent: Sequence[Task]) -> list[Task]:
