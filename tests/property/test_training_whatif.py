@@ -25,7 +25,7 @@ from railwright.training import StepResult, simulate
 from railwright.training.software.eras import pace_of
 from railwright.training.whatif.changes import share_changes, what_ifs
 from railwright.training.whatif.machine import at_rate
-from training_cases import DENSE, MOE, job, machine, priced
+from training_cases import DENSE, MOE, changed, job, machine, priced
 
 LLAMA = load_model("llama-3.1-8b")
 PLANS = [
@@ -373,6 +373,12 @@ def test_a_job_in_one_server_of_many_has_no_network_to_ask_about() -> None:
 def test_one_gpu_has_no_communication_to_ask_about() -> None:
     found = {one.name for one in what_ifs(job(gpus=1), DENSE, machine())}
     assert found == {"HBM bandwidth ×2", "Infinite compute", "Kernel launches free (CUDA graphs)"}
+
+
+def test_a_graph_of_one_gpus_step_would_leave_nothing() -> None:
+    """Without kernels either it would take no time at all, and its MFU be a division by that."""
+    found = {one.name for one in what_ifs(changed(job(gpus=1), cuda_graphs=("step",)), DENSE, machine())}
+    assert found == {"HBM bandwidth ×2"}
 
 
 def test_a_change_that_cannot_run_says_why() -> None:
