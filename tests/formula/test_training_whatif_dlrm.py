@@ -6,7 +6,7 @@ from functools import cache
 
 import pytest
 
-from dlrm_cases import MODEL, STUDY, asked, machine
+from dlrm_cases import MODEL, SMALL, STUDY, asked, machine
 from railwright.spec.load import load_study_text
 from railwright.study.runner import run
 from railwright.training.lanes.critical import critical_path
@@ -46,6 +46,11 @@ def test_rows_that_change_nothing_are_not_there() -> None:
     alone = rows(1)
     assert not {"Network ×2", "No PXN", "Free network between servers"} & set(alone)
     assert {"Free communication", "One GPU 10 % slower"} <= set(alone)
+
+
+def test_of_one_gpu_without_kernels_nothing_would_be_left() -> None:
+    found = recommendation_what_ifs(asked(gpus=1), SMALL, machine(1))
+    assert [row.name for row in found] == ["HBM bandwidth ×2"]
 
 
 def test_a_study_of_one_gets_what_ifs_and_sensitivity() -> None:
