@@ -76,7 +76,7 @@ def test_the_share_in_the_network_is_what_leaves_a_server_with_nothing_overlappe
 
 
 def test_nothing_overlapped_means_no_kind_of_communication() -> None:
-    assert {"dp", "gather", "tp", "ep", "pp", "cp", "shared", "offload"} == set(OVERLAPS)
+    assert {"dp", "gather", "aligned", "tp", "ep", "pp", "cp", "shared", "offload"} == set(OVERLAPS)
 
 
 def test_results_name_all_exposed_communication_and_that_between_servers_apart() -> None:
