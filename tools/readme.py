@@ -208,7 +208,7 @@ def search_page(compared: str) -> tuple[Path, str]:
         low, high = 100 * row["from"], f"{100 * above:g} %" if above is not None else ""
         gain = f"less than {high}" if not low else f"{low:g} to {high}" if high else f"{low:g} % and more"
         half, most = (number(round(100 * row[key]), "point") for key in ("half", "most"))
-        rows.append((gain, f"{row['pairs']}", f"{row['right']:.0%}".replace("%", " %"), half, most))
+        rows.append((gain, f"{row['pairs']:,}", f"{row['right']:.0%}".replace("%", " %"), half, most))
     heads = ("predicted gain", "pairs", "measured in that order", "half are measured within", "80 % within")
     lines = [*markdown((heads, rows)), "", f"{many[1]}."]
     text = (TRAINING / "search.md").read_text(encoding="utf-8")

@@ -65,7 +65,7 @@ def test_the_page_of_searches_has_the_pairs_that_a_search_tells():
     table = page.split("<!-- choices -->")[1].split("<!-- /choices -->")[0]
     told = [row for row in table.splitlines() if re.match(r"\| (?:less|\d)", row)]
     for row, gain in zip(told, gains["gains"], strict=True):
-        cells = [f"{gain['pairs']}", f"{100 * gain['right']:.0f} %"]
+        cells = [f"{gain['pairs']:,}", f"{100 * gain['right']:.0f} %"]
         cells += [number(round(100 * gain[key]), "point") for key in ("half", "most")]
         assert row.endswith(f" | {' | '.join(cells)} |")
 
