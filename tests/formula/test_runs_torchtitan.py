@@ -66,7 +66,8 @@ def read(text: str, **asked: Any) -> tuple[TrainingJob, tuple[str, ...]]:
 
 def test_both_generations_of_names_are_one_job() -> None:
     job, notes = read(TODAY)
-    assert read(EARLIER) == (job, notes)
+    earlier, same = read(EARLIER)
+    assert (earlier.model_copy(update={"software": job.software}), same) == (job, notes)
     assert (job.model, job.gpus, job.global_batch, job.micro_batch) == ("llama-3.1-405b", 128, 32, 2)
     assert (job.layout.zero, job.layout.shard, job.layout.recompute) == (3, 8, "full")
     assert (job.dtype, job.overlap.tp, job.software) == ("fp8_rowwise", True, "fsdp-2026")
@@ -127,6 +128,23 @@ components = {components}
 
 
 @pytest.mark.parametrize(
+    ("keys", "software"),
+    [
+        (("local_batch_size", "batch_size"), "fsdp-2025"),
+        (("[quantize.linear.float8]", "[float8]"), "fsdp-2025"),
+        (("[parallelism]", "[experimental]"), "fsdp-2024"),
+        (("enable = true", "enable = false"), "fsdp-2026-eager"),
+    ],
+)
+def test_keys_tell_releases_of_before_october_2025(keys: tuple[str, str], software: str) -> None:
+    """Each was renamed before torchtitan preferred cuDNN's attention, and no later release reads it."""
+    found = read_run(TODAY.replace(*keys), "run.toml", Asked())
+    assert found.fields["software"] == software
+    assert any(note.startswith(RELEASE) for note in found.notes) is ("2026" in software)
+    assert "attention_backend" not in found.fields
+
+
+@pytest.mark.parametrize(
     ("compiled", "older", "backend"),
     [
         ("enable = true", "--software fsdp-2025", None),
@@ -135,7 +153,7 @@ components = {components}
     ],
 )
 def test_attention_is_that_of_a_release(compiled: str, older: str, backend: str | None) -> None:
-    """torchtitan asks for cuDNN's on every GPU since 6a3a9da9 (9 October 2025); no file tells its release."""
+    """torchtitan asks for cuDNN's on every GPU since 6a3a9da9 (9 October 2025); its file does not say so."""
     found = read_run(TODAY.replace("enable = true", compiled, 1), "run.toml", Asked())
     (told,) = (note for note in found.notes if note.startswith(RELEASE))
     assert told.endswith(f"with an older one say {older}")

@@ -198,7 +198,7 @@ def steps(model: str) -> dict[str, tuple[float, bool]]:
         ("gpt-oss", "NVIDIA 72 GB300", -13.3, True),
         ("gpt-oss", "NVIDIA 72 GB200", -10.9, True),
         ("gpt-oss", "Nebius 64 B300", -9.1, True),
-        ("gpt-oss", "NVIDIA 512 GB300", -23.0, True),
+        ("gpt-oss", "NVIDIA 512 GB300", -23.0, False),
         ("405b", "NVIDIA 512 GB300", 31.3, False),
         ("405b", "NVIDIA 2048 GB300", 29.0, False),
         ("405b", "CoreWeave 4096 GB300", 30.6, False),

@@ -24,11 +24,13 @@ class Tables:
     """A configuration whose keys are asked for by section, wherever its release has them.
 
     asked  (section, key) that a reader has looked for
+    moved  sections of which a key stood where, or was called what, only earlier releases read
     """
 
     def __init__(self, read: Mapping[str, Any], file: str) -> None:
         self.read, self.file = read, file
         self.asked: set[tuple[str, str]] = set()
+        self.moved: set[str] = set()
 
     def get(self, section: str, key: str, default: Any, *others: str) -> Any:
         """A value of the default's type. Raises RailwrightError, naming section and key, for another one."""
@@ -69,6 +71,8 @@ class Tables:
                 self.asked.add((place, name))
                 if found is None and name in table:
                     found = f"[{place}] {name}", table[name]
+                    if (place, name) != (section, names[0]):
+                        self.moved.add(section)
         return found
 
     def _table(self, section: str) -> Mapping[str, Any]:

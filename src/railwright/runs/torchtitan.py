@@ -144,9 +144,8 @@ def _job(read: Tables, arch: Transformer, gpus: int | None, notes: list[str]) ->
             f"{what}: norms, rotary positions and SwiGLU are predicted as Hugging Face's, one kernel per "
             "operation"
         )
-    software: Software = (
-        "fsdp-2026-eager" if not compiled else "fsdp-2026" if "loss" in parts else "fsdp-2024"
-    )
+    formats = _formats(read, arch, notes) | _masters(read, layout, notes)
+    software = _software(read, compiled, "loss" in parts)
     found: dict[str, Any] = {
         "gpus": gpus,
         "sequence": sequence,
@@ -156,7 +155,7 @@ def _job(read: Tables, arch: Transformer, gpus: int | None, notes: list[str]) ->
         "software": software,
         "layout": layout,
     }
-    found |= _attention(software, notes)
+    found |= _attention(read, software, notes)
     if not compiled:
         found["unfused"] = ("rotary", "norm", "activation")
     elif arch.rotary and str(read.get("model", "name", "")).lower().startswith(COMPLEX):
@@ -165,12 +164,33 @@ def _job(read: Tables, arch: Transformer, gpus: int | None, notes: list[str]) ->
         found["overlap"] = {"tp": True}
     if (workers := read.get("training.dataloader", "num_workers", -1)) >= 0:
         found["data"] = {"workers": workers}
-    return found | _formats(read, arch, notes) | _masters(read, layout, notes)
+    return found | formats
 
 
-def _attention(software: Software, notes: list[str]) -> dict[str, Any]:
+def _is_older(read: Tables) -> bool:
+    """Whether a file is of before October 2025: its keys stand where no later release reads them.
+
+    Degrees left [training] and [experimental] by 785c34c9 (18 March 2025), batch_size became local_batch_size
+    by 8570415c (5 June), compile a section by 08b8b244 (20 August), and float8 one of quantize by 8a2686c4
+    (30 September).
+    """
+    return bool(read.moved & {"parallelism", "training", "compile", "quantize.linear.float8"})
+
+
+def _software(read: Tables, compiled: bool, loss: bool) -> Software:
+    """The era of the release that the file's keys are of, or today's."""
+    if not _is_older(read):
+        return "fsdp-2026-eager" if not compiled else "fsdp-2026" if loss else "fsdp-2024"
+    if not compiled:
+        return "fsdp-2024-eager"
+    return "fsdp-2024" if "parallelism" in read.moved or not loss else "fsdp-2025"
+
+
+def _attention(read: Tables, software: Software, notes: list[str]) -> dict[str, Any]:
     """cuDNN's kernels, which torchtitan prefers on every GPU since 6a3a9da9 (9 October 2025,
-    models/attention.py), and on B200 since 3b85aa31 (May 2025); no file tells its release."""
+    models/attention.py), and on B200 since 3b85aa31 (May 2025); only an older file tells its release."""
+    if _is_older(read):
+        return {}
     older = eras()[software].like
     notes.append(
         "attention is predicted as torchtitan runs it since October 2025: cuDNN's on H100 and H200; with an "
