@@ -45,6 +45,10 @@ CODE = {
 }
 """Settings of an implementation, and the scripts that read them."""
 
+BUCKETS = "bucket_size=config.model.optim.bucket_size"
+"""Passes it to MegatronCommOverlapCallback, which else overwrites what MegatronStrategy was given (round 5.0's
+200) with its own (NeMo, lightning/pytorch/callbacks/megatron_comm_overlap.py)."""
+
 Snapshots = Callable[[str], Snapshot]
 """Of a round."""
 
@@ -210,7 +214,7 @@ def beyond(said: Settings, cut: Mapping[str, Any], release: str, script: str) ->
         "eager_loss": "no" if said.model("cross_entropy_loss_fusion") else "yes",
         "te_ops": "yes" if said.model("use_transformer_engine_op_fuser") else "",
         "context_kind": "all-to-all" if cut["cp"] > 1 and said.model("cp_comm_type") == "a2a" else "",
-        "bucket": said("model.optim.bucket_size") if "bucket_size=" in script else "",
+        "bucket": said("model.optim.bucket_size") if BUCKETS in script else "",
     }
 
 

@@ -29,7 +29,7 @@ def configuration_of(record: Mapping[str, str]) -> Mapping[str, str]:
     eager_loss    CROSS_ENTROPY_LOSS_FUSION, and what adapters' scripts leave at its default, off
     te_ops        'yes': layers are sequences of Transformer Engine's fused operations (USE_TE_OPS)
     context_kind  CP_COMM_TYPE (`Layout.context_kind`), where it is not a ring
-    bucket        BUCKET_SIZE (`TrainingJob.ddp_bucket`), where its script reads it
+    bucket        BUCKET_SIZE (`TrainingJob.ddp_bucket`), where its script passes it on
     Source: mlcommons/training_results_v4.0 to v5.1, what a system's log prints of its configuration, else
     <submitter>/benchmarks/<benchmark>/…/<source>, with the files it takes from beside it
     (tools/carry_mlperf.py).  FP8_DPA and FP8_ACT are left out (what they would change:
