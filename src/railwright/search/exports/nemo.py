@@ -43,8 +43,8 @@ ADAPTED = {"attention output": "linear_proj", "mlp up": "linear_fc1", "mlp down"
 OVERWRITTEN = (
     "number formats and grad_reduce_in_fp32: NeMo 2's MegatronMixedPrecision and Megatron-Bridge's "
     "mixed_precision overwrite the fields below; give them the same",
-    "overlaps: NeMo 2's MegatronCommOverlapCallback and Megatron-Bridge's comm_overlap do so too; give them "
-    "the same, or leave them out",
+    "overlaps and bucket_size: NeMo 2's MegatronCommOverlapCallback and Megatron-Bridge's comm_overlap do so "
+    "too (they have 128 Mi parameters where they are told none); give them the same, or leave them out",
 )
 """Objects of a recipe that overwrite what an export sets.
 
