@@ -46,7 +46,7 @@ CODE = {
 """Settings of an implementation, and the scripts that read them."""
 
 BUCKETS = "bucket_size=config.model.optim.bucket_size"
-"""Passes it to MegatronCommOverlapCallback, which else overwrites what MegatronStrategy was given (round 5.0's
+"""Passes it to MegatronCommOverlapCallback, which else overwrites what the strategy was given (round 5.0:
 200) with its own (NeMo, lightning/pytorch/callbacks/megatron_comm_overlap.py)."""
 
 Snapshots = Callable[[str], Snapshot]

@@ -203,7 +203,7 @@ def search_page(compared: str) -> tuple[Path, str]:
     many = re.search(r"# ([\d,]+ pairs of \d+ families)", compared)
     assert many is not None
     gains = yaml.safe_load(compared)["gains"]
-    rows = []
+    rows = list[tuple[str, ...]]()
     for row, above in zip(gains, [*(g["from"] for g in gains[1:]), None], strict=True):
         low, high = 100 * row["from"], f"{100 * above:g} %" if above is not None else ""
         gain = f"less than {high}" if not low else f"{low:g} to {high}" if high else f"{low:g} % and more"
