@@ -56,6 +56,7 @@ def test_software_with_such_checkpoints_says_so() -> None:
     assert {name for name, era in eras().items() if not era.repeats} == {
         "fsdp-2024",
         "fsdp-2025",
+        "fsdp-2026",
         "xla-2024",
         "xla-2025",
     }
