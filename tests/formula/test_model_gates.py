@@ -239,16 +239,22 @@ def test_values_narrower_than_keys_are_not_served():
         check_layout(serving_job(), narrow, ServingLayout())
 
 
+GEMMA = {
+    **{key: STEP[key] for key in ("hidden_size", "intermediate_size", "vocab_size", "sliding_window")},
+    "model_type": "gemma4_text",
+    "num_hidden_layers": 6,
+    "num_attention_heads": 8,
+    "num_key_value_heads": 4,
+    "head_dim": 32,
+    "global_head_dim": 64,
+    "hidden_size_per_layer_input": 0,
+}
+"""A small Gemma 4."""
+
+
 def test_gemma_4_norms_what_its_experts_and_its_mlp_give_apart():
     config = {
-        **{key: STEP[key] for key in ("hidden_size", "intermediate_size", "vocab_size", "sliding_window")},
-        "model_type": "gemma4_text",
-        "num_hidden_layers": 6,
-        "num_attention_heads": 8,
-        "num_key_value_heads": 4,
-        "head_dim": 32,
-        "global_head_dim": 64,
-        "hidden_size_per_layer_input": 0,
+        **GEMMA,
         "enable_moe_block": True,
         "num_experts": 8,
         "top_k_experts": 2,
@@ -287,16 +293,9 @@ def test_other_heads_that_are_not_modelled_name_the_key(more, field):
 
 def test_gemma_4_has_wider_heads_where_it_sees_everything_and_no_values_of_their_own_there():
     config = {
-        **{key: STEP[key] for key in ("hidden_size", "intermediate_size", "vocab_size", "sliding_window")},
-        "model_type": "gemma4_text",
-        "num_hidden_layers": 6,
-        "num_attention_heads": 8,
-        "num_key_value_heads": 4,
-        "head_dim": 32,
-        "global_head_dim": 64,
+        **GEMMA,
         "num_global_key_value_heads": 2,
         "attention_k_eq_v": True,
-        "hidden_size_per_layer_input": 0,
     }
     arch = parse_config(json.dumps(config), "config.json", "gemma")
     assert layer_kinds(arch) == (*["windowed dense"] * 5, "dense")

@@ -53,6 +53,20 @@ def test_apexs_buckets_make_a_step_longer(name: str, longer: float) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("name", "shorter"),
+    [
+        ("dgxc-v25-05-nemotronh-56b-h100-256-fp8-gbs768", 0.0024),
+        ("dgxc-v25-05-nemotronh-56b-h100-32-fp8-gbs96", 0.0007),
+        ("dgxc-v25-05-grok1-314b-gb200-256-fp8-pretrain-gbs512", 0.0001),
+    ],
+)
+def test_buckets_of_nemos_own_overlap_hardly_change_a_step(name: str, shorter: float) -> None:
+    """MegatronCommOverlapCallback closes them at 128 Mi parameters where it is told nothing."""
+    changed = step(name, ddp_bucket=128 * 2.0**20).step_time
+    assert 1 - changed / step(name).step_time == pytest.approx(shorter, abs=0.0003)
+
+
 def test_apexs_buckets_take_memory() -> None:
     name = "nemo-24.09-llama2-7b-pretrain-8-gbs128"
     more = step(name).memory.total - step(name, apex_bucket=None).memory.total

@@ -12,6 +12,7 @@ from typing import Any
 
 from railwright.model.shape.architecture import Transformer
 from railwright.runs.given import Given, ranks_of
+from railwright.runs.overlap import buckets_of, overlap_of
 from railwright.runs.pieces import cut
 from railwright.training.software.eras import Era
 from railwright.training.software.narrow_weights import FORMATS
@@ -57,16 +58,14 @@ def job_fields(given: Given, arch: Transformer, gpus: int | None, per_server: in
         "micro_batch": micro,
         "tokens": _tokens(given, batch, sequence),
         "layout": layout,
-        "overlap": _overlap(given, arch, layout),
+        "overlap": overlap_of(given, arch, layout),
     }
     found |= _formats(given)
     found |= _weights(given, layout, found, gpus)
     found |= _states(given)
     found |= _exchange(given, arch, layout, per_server or given.gpus_per_node or GROUP)
     found |= _kernels(given, arch)
-    bucket = given.whole("ddp_bucket_size")
-    if bucket and found["overlap"].get("dp", True) and layout["zero"] < 2:
-        found["ddp_bucket"] = bucket
+    found |= buckets_of(given, found["overlap"].get("dp", True) and layout["zero"] < 2)
     if gpus is not None:
         found["gpus"] = gpus
         ranks = ranks_of(layout)
@@ -172,36 +171,6 @@ def _held(given: Given, arch: Transformer) -> dict[str, Any]:
     if given.yes("fine_grained_activation_offloading"):
         given.doubts.append("activations of named modules go to the host; that is not modelled")
     return found | ({"offload": tuple(held)} if held else {})
-
-
-def _overlap(given: Given, arch: Transformer, layout: dict[str, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    gathered = given.yes("overlap_param_gather")
-    if not given.yes("overlap_grad_reduce"):
-        found["dp"] = False
-    elif not gathered and layout["zero"] in (1, 2):
-        found["gather"] = False
-    elif layout.get("virtual_pipeline", 1) > 1 and not given.yes("align_param_gather", True):
-        found |= {"aligned": False} if layout["zero"] in (1, 2) else {}
-    if given.whole("ddp_num_buckets"):
-        given.doubts.append(
-            "so many buckets of gradients (--ddp-num-buckets) are predicted as buckets of the default size; "
-            "ddp_bucket says another"
-        )
-    if given.yes("tp_comm_overlap"):
-        found["tp"] = True
-    if arch.is_moe and given.yes("overlap_moe_expert_parallel_comm"):
-        found["ep"] = True
-    if arch.is_moe and given.yes("moe_shared_expert_overlap"):
-        found["shared"] = True
-    # a log's list has it off wherever stages are not virtual (validate_args)
-    if not given.yes("overlap_p2p_comm", True) and (
-        not given.everything or layout.get("virtual_pipeline", 1) > 1
-    ):
-        found["pp"] = False
-    if given.yes("overlap_cpu_optimizer_d2h_h2d"):
-        found["offload"] = True
-    return found
 
 
 def _formats(given: Given) -> dict[str, Any]:

@@ -10,9 +10,9 @@ from math import gcd
 from typing import Any
 
 from railwright.model.operators.eager import Loss
-from railwright.model.operators.loss_chunks import CHUNKS
 from railwright.model.shape.architecture import Transformer
 from railwright.search.exports.dispatcher import Hosts, backend, router_groups, sends_one_copy, unequal
+from railwright.search.exports.later_torchtitan import of_later
 from railwright.search.exports.placed import placed_by
 from railwright.spec.dataset import Data
 from railwright.spec.training import Layout, TrainingJob
@@ -172,7 +172,7 @@ def _unsaid(job: TrainingJob, arch: Transformer, hosts: Hosts) -> list[str]:
         *_of_formats(job),
         *_exchanged(job, arch, hosts),
         *_unset(job, arch),
-        *_of_later(job, arch),
+        *of_later(job, arch),
     ]
     return [f"# {sentence}" for sentence in found]
 
@@ -359,39 +359,6 @@ def _unset(job: TrainingJob, arch: Transformer) -> list[str]:
     if layout.context > 1 and layout.context_kind == "ring" and not overlap.cp:
         found.append("a ring of keys and values that is not hidden: torchtitan has no switch for it")
     return found
-
-
-def _of_later(job: TrainingJob, arch: Transformer) -> list[str]:
-    """What torchtitan 0.3 has of a job that this version has not, or has no longer.
-
-    Source: torchtitan 0.3.0 (2026-09), config/configs.py, distributed/parallel_dims.py (experts borrow ranks
-    of tensor parallelism), models/common/decoder_sharding.py (keys and values are gathered), trainer.py
-    (_validate_cuda_graphs), components/loss.py and lora.py, optimizer/optimizer.py, quantization/nvfp4.py and
-    models/deepseek_v3/mtp.py.
-    """
-    layout = job.layout
-    has = {
-        "Muon": job.optimizer == "muon",
-        "adapters": job.lora is not None and not is_nf4(job),
-        "NVFP4": job.dtype == "nvfp4",
-        "multi-token prediction, of deepseek_v3": arch.mtp_layers > 0,
-        "tensor parallelism without sequence parallelism": layout.tensor > 1 and not layout.sequence_parallel,
-        f"the loss in chunks, ChunkedLossWrapper.Config(num_chunks={job.loss_chunks or CHUNKS})": (
-            job.chunked_loss == "torchtitan"
-        ),
-        "CUDA graphs of the step": "step" in job.cuda_graphs and layout.pipeline == 1,
-    }
-    gone = {
-        "experts that are cut beside expert parallelism": arch.is_moe
-        and layout.expert > 1
-        and layout.expert_cut > 1,
-        "rings of keys and values": layout.context > 1 and layout.context_kind == "ring",
-    }
-    return [
-        f"torchtitan 0.3, which is configured in Python, has {words}: {', '.join(found)}"
-        for words, which in (("it", has), ("no longer", gone))
-        if (found := [name for name, applies in which.items() if applies])
-    ]
 
 
 def _toml(value: Any) -> str:

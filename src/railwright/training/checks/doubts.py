@@ -197,7 +197,7 @@ def _idle_unfused(job: TrainingJob, arch: Transformer) -> list[str]:
         found.append(f"loss_chunks does nothing: {why}.")
     if "optimizer" in job.unfused and not runs_listed(job):
         found.append(
-            "unfused optimizer does nothing: only PyTorch's AdamW (software fsdp-… or deepspeed-2024), on "
+            "unfused optimizer does nothing: only PyTorch's AdamW (software fsdp-… or deepspeed-…), on "
             "the GPU and with moments in the type of its weights, has no kernel of its own for all of it."
         )
     compiled = [part for part in job.unfused if part not in (*eager_parts(job), "optimizer")]

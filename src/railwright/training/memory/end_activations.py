@@ -15,7 +15,7 @@ from railwright.model.shape.architecture import Transformer
 from railwright.model.tensors.activations import KEPT_INPUT
 from railwright.spec.training import TrainingJob
 from railwright.training.layers.along_sequence import copies_rows
-from railwright.training.layout.schedule import order_name
+from railwright.training.layout.schedule import TOGETHER, order_name
 from railwright.training.layout.sizes import sequence_ranks, tokens_of
 from railwright.training.memory.chunked_kept import OF_HEAD, WHOLE_INPUT, head_in_chunks, waiting_in_chunks
 from railwright.training.software.dropout import hidden_dropout
@@ -23,9 +23,6 @@ from railwright.training.software.eras import compiles_chunks, eager_parts, era_
 
 CUT: dict[KeptLoss, KeptLoss] = {"eager": "eager, cut", "compiled": "compiled, cut"}
 """What PyTorch's losses are over tensor ranks (torchtitan's loss_parallel, on unless it is switched off)."""
-
-SIDE_BY_SIDE = ("paired", "dualpipe", "dualpipe-v")
-"""Orders of passes in which a forward one runs beside a backward one."""
 
 
 def embedding_kept(job: TrainingJob, arch: Transformer) -> tuple[float, ...]:
@@ -108,7 +105,7 @@ def output_of_stage(job: TrainingJob, arch: Transformer) -> float:
     Source: PyTorch 2.6, distributed/pipelining/stage.py (forward_one_chunk: output_chunks).
     """
     joined = era_of(job).units == "joined"
-    if job.layout.pipeline == 1 or not joined or order_name(job) in SIDE_BY_SIDE:
+    if job.layout.pipeline == 1 or not joined or order_name(job) in TOGETHER:
         return 0.0
     return tokens_of(job) * ELEMENT * arch.vocab / job.layout.tensor
 
