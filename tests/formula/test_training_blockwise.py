@@ -16,7 +16,7 @@ from railwright.training import simulate
 from railwright.training.lanes.result import StepResult
 from railwright.training.layers.blockwise import CAST, SENT, TO_EXPERTS
 from railwright.training.layers.operators import operators_of
-from training_cases import DENSE, MOE, changed, job, machine
+from training_cases import BLOCKS, DENSE, MOE, changed, job, machine
 
 GPU = load_catalog().gpus["h100-sxm"]
 LATENT = replace(DENSE, attention="mla", kv_heads=16, q_lora=384, kv_lora=128, rope_dim=32, v_head_dim=64)
@@ -87,6 +87,13 @@ def test_every_product_has_its_input_cast_once(arch: Transformer, kind: str, cas
     ours, theirs = ([op for op in one.forward if op.name not in added] for one in (found, plain))
     assert ours == theirs
     assert found.backward_input == plain.backward_input
+
+
+def test_what_a_mixer_makes_is_cast_once() -> None:
+    names = [op.name for op in operators_of(job(dtype="fp8_block"), BLOCKS, "linear", GPU).forward]
+    assert "mixer output cast" in names
+    assert "mixer projection input cast" in names
+    assert "mixer output projection input cast" not in names
 
 
 def test_rows_that_tensor_ranks_gather_are_cast_before() -> None:

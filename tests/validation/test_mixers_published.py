@@ -98,16 +98,16 @@ def errors() -> dict[tuple[str, str], list[float]]:
 @pytest.mark.parametrize(
     ("model", "gpu", "count", "error"),
     [
-        ("nemotronh-56b", "H100", 7, -0.016),
-        ("nemotron-3-nano-30b-a3b", "H100", 4, 0.023),
-        ("nemotron-3-nano-30b-a3b", "B200", 1, -0.057),
-        ("nemotron-3-nano-30b-a3b", "B300", 4, -0.074),
-        ("nemotron-3-nano-30b-a3b", "GB200", 5, -0.055),
-        ("nemotron-3-nano-30b-a3b", "GB300", 6, -0.073),
-        ("nemotron-3-super-120b-a12b", "B200", 2, -0.049),
-        ("nemotron-3-super-120b-a12b", "B300", 3, -0.155),
-        ("nemotron-3-super-120b-a12b", "GB200", 5, 0.082),
-        ("nemotron-3-super-120b-a12b", "GB300", 5, -0.068),
+        ("nemotronh-56b", "H100", 7, -0.017),
+        ("nemotron-3-nano-30b-a3b", "H100", 4, 0.025),
+        ("nemotron-3-nano-30b-a3b", "B200", 1, -0.047),
+        ("nemotron-3-nano-30b-a3b", "B300", 4, -0.067),
+        ("nemotron-3-nano-30b-a3b", "GB200", 5, -0.049),
+        ("nemotron-3-nano-30b-a3b", "GB300", 6, -0.069),
+        ("nemotron-3-super-120b-a12b", "B200", 2, -0.040),
+        ("nemotron-3-super-120b-a12b", "B300", 3, -0.148),
+        ("nemotron-3-super-120b-a12b", "GB200", 5, 0.081),
+        ("nemotron-3-super-120b-a12b", "GB300", 5, -0.066),
     ],
 )
 def test_steps_that_no_fit_has_seen(model: str, gpu: str, count: int, error: float) -> None:
@@ -122,8 +122,8 @@ def test_steps_that_no_fit_has_seen(model: str, gpu: str, count: int, error: flo
 def test_all_of_them_together() -> None:
     every = [e for found in errors().values() for e in found]
     assert len(every) == 42
-    assert mean(abs(e) for e in every) == pytest.approx(0.061, abs=0.002)
-    assert mean(every) == pytest.approx(-0.037, abs=0.002)
+    assert mean(abs(e) for e in every) == pytest.approx(0.059, abs=0.002)
+    assert mean(every) == pytest.approx(-0.034, abs=0.002)
 
 
 def test_steps_of_nemotron_h_are_met_at_every_size() -> None:

@@ -182,26 +182,26 @@ def steps(model: str) -> dict[str, tuple[float, bool]]:
 @pytest.mark.parametrize(
     ("model", "system", "error", "within"),
     [
-        ("deepseek", "NVIDIA 256 GB300", 12.2, False),
-        ("deepseek", "NVIDIA 512 GB300", 11.7, False),
-        ("deepseek", "CoreWeave 2048 GB300", 4.8, True),
-        ("deepseek", "CoreWeave 4096 GB300", 6.7, True),
-        ("deepseek", "CoreWeave 8192 GB300", 10.0, True),
-        ("deepseek", "Google 256 GB200", 2.1, True),
-        ("deepseek", "NVIDIA 512 GB200", -0.2, True),
-        ("deepseek", "NVIDIA 2048 GB200", -9.0, True),
-        ("deepseek", "NVIDIA 4096 GB200", -11.9, True),
-        ("deepseek", "NVIDIA 8192 GB200", -18.9, False),
-        ("gpt-oss", "NVIDIA 8 GB300", 15.1, False),
-        ("gpt-oss", "NVIDIA 8 GB200", 3.8, True),
+        ("deepseek", "NVIDIA 256 GB300", 12.9, False),
+        ("deepseek", "NVIDIA 512 GB300", 12.3, True),
+        ("deepseek", "CoreWeave 2048 GB300", 5.4, True),
+        ("deepseek", "CoreWeave 4096 GB300", 7.3, True),
+        ("deepseek", "CoreWeave 8192 GB300", 10.7, True),
+        ("deepseek", "Google 256 GB200", 2.6, True),
+        ("deepseek", "NVIDIA 512 GB200", 0.3, True),
+        ("deepseek", "NVIDIA 2048 GB200", -8.7, True),
+        ("deepseek", "NVIDIA 4096 GB200", -11.6, True),
+        ("deepseek", "NVIDIA 8192 GB200", -18.6, False),
+        ("gpt-oss", "NVIDIA 8 GB300", 14.8, False),
+        ("gpt-oss", "NVIDIA 8 GB200", 3.9, True),
         ("gpt-oss", "Nebius 8 B300", 14.8, False),
-        ("gpt-oss", "NVIDIA 72 GB300", -13.3, True),
-        ("gpt-oss", "NVIDIA 72 GB200", -10.9, True),
-        ("gpt-oss", "Nebius 64 B300", -9.1, True),
-        ("gpt-oss", "NVIDIA 512 GB300", -23.0, False),
-        ("405b", "NVIDIA 512 GB300", 31.3, False),
-        ("405b", "NVIDIA 2048 GB300", 29.0, False),
-        ("405b", "CoreWeave 4096 GB300", 30.6, False),
+        ("gpt-oss", "NVIDIA 72 GB300", -13.8, True),
+        ("gpt-oss", "NVIDIA 72 GB200", -11.0, True),
+        ("gpt-oss", "Nebius 64 B300", -9.2, True),
+        ("gpt-oss", "NVIDIA 512 GB300", -23.6, False),
+        ("405b", "NVIDIA 512 GB300", 7.7, False),
+        ("405b", "NVIDIA 2048 GB300", 7.2, True),
+        ("405b", "CoreWeave 4096 GB300", 10.1, False),
         ("8b", "NVIDIA 1024 GB200", -35.8, False),
     ],
 )
@@ -216,16 +216,19 @@ def about(errors: Sequence[float]) -> tuple[float, float]:
 
 def test_deepseek_v3_from_256_to_8192_gpus() -> None:
     now = about([error for error, _ in steps("deepseek").values()])
-    assert now == (pytest.approx(8.8, abs=0.4), pytest.approx(0.8, abs=0.5))
+    assert now == (pytest.approx(9.0, abs=0.4), pytest.approx(1.3, abs=0.5))
 
 
 def test_deepseek_v3_as_first_scored() -> None:
-    """Every stage gathering from the start of the step on, which `overlap.aligned` had not yet told apart."""
+    """Every stage gathering from the start of the step on, which `overlap.aligned` had not yet told apart.
+
+    It was 11.0 % then, bias -2.6: MXFP8's products were as fast as those with one scale.
+    """
     errors = []
     for run in DEEPSEEK:
         job = deepseek(run, overlap=Overlap(ep=True))
         errors.append(100 * (predicted(job, run).step_time / run.seconds - 1))
-    assert about(errors) == (pytest.approx(11.0, abs=0.4), pytest.approx(-2.6, abs=0.5))
+    assert about(errors) == (pytest.approx(11.2, abs=0.4), pytest.approx(-2.1, abs=0.5))
 
 
 def per_gpu(run: Run, seconds: float) -> float:

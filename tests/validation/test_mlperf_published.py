@@ -44,7 +44,7 @@ ERRORS = {
     "mlperf-llama2-70b-L40S": (2, 0.03),
     "mlperf-gpt3-175b-H100": (7, 0.065),
     "mlperf-gpt3-175b-B200": (1, 0.04),
-    "mlperf-llama3.1-405b-GB200": (7, 0.061),
+    "mlperf-llama3.1-405b-GB200": (7, 0.063),
     "mlperf-llama3.1-405b-H200": (2, 0.01),
     "mlperf-llama3.1-405b-B200": (2, 0.02),
 }

@@ -25,7 +25,7 @@ def step(name: str, **changes: object) -> StepResult:
     [
         ("dgxc-v24-11-1-llama3-8b-h100-8-fp8-gbs128", 0.001),
         ("dgxc-v24-11-1-nemotron4-340b-h100-128-fp8-pretrain-gbs32", 0.012),
-        ("mbridge-26-06-llama3-70b-gb200-32-mxfp8-sft-tp1pp8mbs1gbs32", 0.06),
+        ("mbridge-26-06-llama3-70b-gb200-32-mxfp8-sft-tp1pp8mbs1gbs32", 0.053),
         ("mbridge-26-06-llama3-70b-gb300-32-mxfp8-sft-tp1pp2mbs1gbs32", 0.07),
     ],
 )

@@ -181,7 +181,7 @@ def test_passes_of_a_stage(model: str) -> None:
             spent[event.unit[0]] += 1e3 * (event.end - event.start) / microbatches
     assert sum(spent.values()) == pytest.approx(sum(profiled), rel=0.025)
     # forward passes too short, both halves of the backward one too long
-    assert spent["F"] == pytest.approx(profiled[0], rel=0.155)
+    assert spent["F"] == pytest.approx(profiled[0], rel=0.16)
     assert spent["I"] == pytest.approx(profiled[1], rel=0.09)
     assert spent["W"] == pytest.approx(profiled[2], rel=0.07)
 

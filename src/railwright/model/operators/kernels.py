@@ -28,7 +28,8 @@ OPERAND_BYTES = {
 """Bytes of one GEMM input by dtype; others take ELEMENT.  Outputs are always 16-bit."""
 
 CAST_DTYPES = ("fp8", "fp8_rowwise", "mxfp8")
-"""Formats whose casts are operators of their own here; the measured rows of the others contain them."""
+"""Formats whose casts are operators of their own here.  NVFP4's are put in where steps are made of them
+(`training.layers.four_bits`); the measured rows of the others contain theirs."""
 
 GRADIENT = 4.0
 """Bytes of one weight gradient: main gradients are accumulated in fp32 (Megatron-LM's default for bf16)."""

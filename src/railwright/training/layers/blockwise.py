@@ -45,6 +45,12 @@ GATHERED = (
 )
 """Products that read rows of all tensor ranks, each of which casts its own before they travel (`gathers`)."""
 
+OUTPUT_CASTS = {
+    "attention output cast": "output projection",
+    "mixer output cast": "mixer output projection",
+}
+"""Casts that are operators of every layer in 8 bits, and the product behind each."""
+
 TO_EXPERTS = ("ep dispatch", "ep combine backward")
 """Exchanges that carry what a product of an expert multiplies next."""
 
@@ -73,7 +79,7 @@ def with_block_casts(operators: LayerOperators, job: TrainingJob) -> LayerOperat
 
     def ahead(found: tuple[Operator, ...]) -> tuple[Operator, ...]:
         cast = {op.name.rsplit(", ", 1)[0] for op in found if op.name.endswith(", cast")}
-        done = cast | {"output projection" for op in found if op.name == "attention output cast"}
+        done = cast | {OUTPUT_CASTS[op.name] for op in found if op.name in OUTPUT_CASTS}
         return tuple(
             one
             for op in found

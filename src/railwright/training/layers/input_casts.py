@@ -6,7 +6,7 @@ dense MLP's second product, both of shared experts, whose norm the router reads 
 and queries of latent attention, whose norm stands alone.  Rows that tensor ranks gather are cast before.
 Casts of attention's output and of routed experts' inputs are operators of their layers.  Not here: layers of
 Transformer Engine's fused operations (use_transformer_engine_op_fuser), JAX, whose compiler fuses casts, and
-formats whose measured products contain them (NVFP4) or have other casts (`blockwise`, `casts`).
+formats that have other casts (`blockwise`, `casts`, `four_bits`).
 Sources: Megatron-LM core 0.5 to d98e8a64, core/transformer/mlp.py (bias_swiglu_impl, linear_fc2),
 moe/shared_experts.py, core/models/gpt/gpt_layer_specs.py; Transformer Engine d0067d0, pytorch/module/
 linear.py.
@@ -34,6 +34,10 @@ CAST = (
     *("mlp down", "shared expert up", "shared expert down"),
 )
 """Products whose input is cast by a kernel of its own."""
+
+BEHIND_NORMS = ("qkv projection", "query up", "key/value up", "mixer projection", "mlp up")
+"""Products that are one layer of Transformer Engine with the norm in front of them: where that does not write
+what they read, the norm's call launches the cast too (`four_bits`)."""
 
 REDUCED = ("output projection", "mlp down", "shared expert down", "mixer output projection")
 """Products that tensor ranks cut by rows, the gradients of whose outputs they gather."""

@@ -23,6 +23,7 @@ from railwright.training.layers.casts import compiled_casts, with_casts
 from railwright.training.layers.communication import gradient_bytes
 from railwright.training.layers.costs import on_context_ranks
 from railwright.training.layers.cut import cut_of
+from railwright.training.layers.four_bits import with_four_bit_casts
 from railwright.training.layers.fused import fused_by, summing_gradients
 from railwright.training.layers.input_casts import casts_inputs, with_gathered_casts, with_input_casts
 from railwright.training.layers.one_copy import ACTIVATIONS, has_one_copy, with_one_copy
@@ -69,6 +70,8 @@ def operators_of(job: TrainingJob, arch: Transformer, kind: Layer, gpu: Gpu) -> 
         operators = with_one_copy(operators, alone=alone, gated=arch.gated, split=split)
     if job.dtype in PRODUCTS:
         operators = with_block_casts(operators, job)
+    if job.dtype == "nvfp4":
+        operators = with_four_bit_casts(operators, job)
     if routed and job.dispatch_dtype == "fp8" and layout.expert > 1:
         operators = with_narrow_dispatch(operators, job)
     if copies_rows(job):

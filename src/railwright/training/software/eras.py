@@ -79,6 +79,8 @@ class Era:
                it, where an adapter reads it too (`lora_kept.NORMED`)
     reads_bf16_moments  whether Adam's kernel reads moments in 16 bits as they are: Transformer Engine's since
                2.14 (459e7cf4, April 2026)
+    turns_while_casting  whether one kernel writes both copies of what products in NVFP4 read: Transformer
+               Engine 2.15 (523801df, March 2026)
     moves_weights  whether a distributed optimizer moves weights into a buffer at the start (`moved`); before
                March 2024 (293e1041) Megatron-LM's gathered them in that of the gradients
     saves      kept tensors of a layer under selective recomputation, where the framework names what it saves
@@ -141,6 +143,7 @@ class Era:
     head_placeholder: bool = False
     keeps_adapted_norms: bool = False
     reads_bf16_moments: bool = False
+    turns_while_casting: bool = False
     adapts_apart: bool = False
     moves_weights: bool = False
     saves: tuple[str, ...] = ()
