@@ -302,7 +302,7 @@ def test_a_mistake_of_the_study_is_not_repeated_for_each_variant():
         (
             "    tokens: 2e9\n",
             "    tokens: 2e9\n    torch_compile: true\n",
-            "write 'software', fsdp-2025",
+            "write 'software', fsdp-2026",
         ),
         (
             "    tokens: 2e9\n",

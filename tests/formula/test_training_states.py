@@ -203,6 +203,19 @@ def test_zero_3_keeps_a_share_and_gathers_units() -> None:
     assert torch["weights"] + torch["optimizer states"] == pytest.approx(12 * PARAMETERS / 32)
 
 
+@pytest.mark.parametrize(("dtype", "copies"), [("nvfp4", 2 * 9 / 16), ("fp8_block", 2 * (1 + 4 / 128**2))])
+def test_zero_3_shards_no_copies_that_transformer_engine_makes(dtype: str, copies: float) -> None:
+    (shape,) = stage_shapes(DENSE, job().layout)
+    layers = PARAMETERS - shape.embedding - shape.head
+    found = states(dtype=dtype, zero=3)["weights"]
+    assert found == pytest.approx(2 * PARAMETERS / 32 + copies * layers)
+    assert cached_weights(job(dtype=dtype, zero=3), shape, 32) == pytest.approx(copies * layers)
+    # in 8 bits Megatron-FSDP shards what products read; others cast in every pass
+    assert states(dtype="mxfp8", zero=3)["weights"] == pytest.approx(2 * PARAMETERS / 32)
+    others = states(dtype=dtype, zero=3, software="fsdp-2025")
+    assert others["weights"] == states(zero=3, software="fsdp-2025")["weights"]
+
+
 def test_states_are_divided_inside_a_group() -> None:
     """Of 32 ranks in groups of 8 each keeps an eighth: Megatron's distributed optimizer instances."""
     parts = states(shard=8)

@@ -40,6 +40,8 @@ BLOCK, FOUR = 1 + 4 / 128**2, 0.5 + 1 / 16
         ("mxfp8", {}, "b200-sxm", 2 + 2 * (1 + 1 / 32)),
         ("fp8_block", {}, "h100-sxm", 2 + 2 * BLOCK),
         ("nvfp4", {}, "b200-sxm", 2 + 2 + 2 * FOUR),
+        ("nvfp4", {"layout": Layout(zero=3)}, "b200-sxm", 2 + 2 + 2 * FOUR),
+        ("mxfp8", {"layout": Layout(zero=3)}, "b200-sxm", 0),
     ],
 )
 def test_what_a_weight_costs_once_a_step(

@@ -59,8 +59,8 @@ FIELDS: Mapping[str, Mapping[str, str]] = {
             "gpus_per_node nproc_per_node": "write 'gpus_per_server' where a job has a part of each, and "
             "'gpus' for all of its GPUs",
             "num_gpus world_size": "write 'gpus'",
-            "torch_compile compile": "write 'software', fsdp-2025 for torch.compile of layers and loss",
-            "deepspeed deepspeed_config": "write 'software', deepspeed-2024, and the stage in 'layout' as "
+            "torch_compile compile": "write 'software', fsdp-2026 for torch.compile of layers and loss",
+            "deepspeed deepspeed_config": "write 'software', deepspeed-2026, and the stage in 'layout' as "
             "'zero'",
             "peft adapter adapters": "write 'lora'",
             "overlap_comm": "write overlap: {dp: true}, or false",

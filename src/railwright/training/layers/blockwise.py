@@ -1,11 +1,11 @@
 """fp8 with a scale per block: DeepSeek-V3's recipe, Transformer Engine's Float8BlockScaling.
 
 Activations and their gradients share a scale along 128 elements of a row, weights in squares of 128.
-Products take as long as those with one scale per tensor: DeepGEMM's table of dense and grouped products of
-DeepSeek-V3 on H800 (327ec92, April 2025, 4,096 rows and more) is met within 2 % in the mean by the kernel
-model's fp8.  What differs are the casts: no norm or activation writes such blocks, so that each input of a
-product is cast by a kernel of its own, along its rows and, for the gradient of the weights, along its
-columns; and weights stay in 16 bits beside both copies.
+On Hopper products take as long as those with one scale per tensor: DeepGEMM's table of dense and grouped
+products of DeepSeek-V3 on H800 (327ec92, April 2025, 4,096 rows and more) is met within 2 % in the mean by
+the kernel model's fp8.  What differs are the casts: no norm or activation writes such blocks, so that each
+input of a product is cast by a kernel of its own, along its rows and, for the gradient of the weights, along
+its columns; and weights stay in 16 bits beside both copies.
 
 Tokens may travel to experts in these formats too (`dispatch_dtype`): cast before they leave, and at their
 expert only turned for the gradient of the weights.  What experts return stays in 16 bits.
@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from railwright.catalog.parts import LIKE_BLACKWELL, Gpu
 from railwright.errors import PlanError
 from railwright.model.operators.kernels import ELEMENT, half
 from railwright.model.operators.layer import LayerOperators
@@ -26,8 +27,8 @@ from railwright.model.shape.architecture import Operator, Phase
 from railwright.spec.training import TrainingJob
 from railwright.training.layout.sizes import sequence_ranks
 
-PRODUCTS = {"fp8_block": "fp8"}
-"""What the kernel model multiplies in for a format of jobs; others are their own."""
+DTYPE = "fp8_block"
+"""What a job calls this format."""
 
 SCALED = ("fp8_block", "mxfp8")
 """Formats whose tensors can travel by themselves: their scales lie beside each row."""
@@ -55,9 +56,16 @@ TO_EXPERTS = ("ep dispatch", "ep combine backward")
 """Exchanges that carry what a product of an expert multiplies next."""
 
 
-def product_dtype(job: TrainingJob) -> str:
-    """What a job's linear layers multiply in, as the kernel model calls it."""
-    return PRODUCTS.get(job.dtype, job.dtype)
+def product_dtype(job: TrainingJob, gpu: Gpu) -> str:
+    """What a job's linear layers multiply in on a GPU, as the kernel model calls it.
+
+    From Blackwell on blocks are multiplied as MXFP8's, each with the scale of its own: cuBLAS has no products
+    of blocks there.  Source: Transformer Engine d0067d0, pytorch/csrc/extensions/gemm.cpp
+    (convert_block_scaling_to_mxfp8_tensor).
+    """
+    if job.dtype != DTYPE:
+        return job.dtype
+    return "mxfp8" if gpu.generation in LIKE_BLACKWELL else "fp8"
 
 
 def sent_share(job: TrainingJob, purpose: str) -> float:
@@ -74,8 +82,9 @@ def check_dispatch(job: TrainingJob) -> None:
         )
 
 
-def with_block_casts(operators: LayerOperators, job: TrainingJob) -> LayerOperators:
+def with_block_casts(operators: LayerOperators, job: TrainingJob, gpu: Gpu) -> LayerOperators:
     """A layer's operators with a cast before every product whose input no kernel casts yet."""
+    narrow = product_dtype(job, gpu)
 
     def ahead(found: tuple[Operator, ...]) -> tuple[Operator, ...]:
         cast = {op.name.rsplit(", ", 1)[0] for op in found if op.name.endswith(", cast")}
@@ -83,7 +92,7 @@ def with_block_casts(operators: LayerOperators, job: TrainingJob) -> LayerOperat
         return tuple(
             one
             for op in found
-            for one in ((_cast(op, job), op) if _narrow(op) and op.name not in done else (op,))
+            for one in ((_cast(op, job), op) if op.dtype == narrow and op.name not in done else (op,))
         )
 
     return replace(operators, forward=ahead(operators.forward), recomputed=ahead(operators.recomputed))
@@ -109,10 +118,6 @@ def with_narrow_dispatch(operators: LayerOperators, job: TrainingJob) -> LayerOp
         backward_input=(returning, *back),
         recomputed=again,
     )
-
-
-def _narrow(op: Operator) -> bool:
-    return op.kind in ("gemm", "grouped_gemm") and op.dtype in PRODUCTS.values()
 
 
 def _cast(op: Operator, job: TrainingJob) -> Operator:

@@ -13,12 +13,8 @@ from railwright.model.shape.architecture import Transformer
 from railwright.model.shape.pattern import Layer, is_routed, made_as
 from railwright.spec.training import TrainingJob
 from railwright.training.layers.along_sequence import copies_rows, with_copied_rows
-from railwright.training.layers.blockwise import (
-    PRODUCTS,
-    product_dtype,
-    with_block_casts,
-    with_narrow_dispatch,
-)
+from railwright.training.layers.blockwise import DTYPE as BLOCKS
+from railwright.training.layers.blockwise import product_dtype, with_block_casts, with_narrow_dispatch
 from railwright.training.layers.casts import compiled_casts, with_casts
 from railwright.training.layers.communication import gradient_bytes
 from railwright.training.layers.costs import on_context_ranks
@@ -47,7 +43,7 @@ def operators_of(job: TrainingJob, arch: Transformer, kind: Layer, gpu: Gpu) -> 
         rows_of(job),
         attended(job),
         cut,
-        dtype=product_dtype(job),
+        dtype=product_dtype(job, gpu),
         modules=layout.recompute_modules,
     )
     if not era_of(job).repeats:
@@ -68,8 +64,8 @@ def operators_of(job: TrainingJob, arch: Transformer, kind: Layer, gpu: Gpu) -> 
         alone = ("mlp norm",) * routed + ("input norm",) * (arch.attention == "mla")
         alone += ACTIVATIONS * casts_inputs(job)
         operators = with_one_copy(operators, alone=alone, gated=arch.gated, split=split)
-    if job.dtype in PRODUCTS:
-        operators = with_block_casts(operators, job)
+    if job.dtype == BLOCKS:
+        operators = with_block_casts(operators, job, gpu)
     if job.dtype == "nvfp4":
         operators = with_four_bit_casts(operators, job)
     if routed and job.dispatch_dtype == "fp8" and layout.expert > 1:
@@ -82,7 +78,7 @@ def operators_of(job: TrainingJob, arch: Transformer, kind: Layer, gpu: Gpu) -> 
     if job.lora is None:
         return operators
     apart, compiled = linears(made_as(arch, kind), era_of(job).adapts_apart), era_of(job).launcher != "python"
-    adapted = with_adapters(operators, job, product_dtype(job), apart, compiled)
+    adapted = with_adapters(operators, job, product_dtype(job, gpu), apart, compiled)
     return with_dequantised(adapted, operators, job, gpu, apart) if is_nf4(job) else adapted
 
 
@@ -126,7 +122,7 @@ def _added(job: TrainingJob) -> float:
     return 3 * ELEMENT if era.sums_gradients else ELEMENT + 2 * gradient_bytes(job)
 
 
-def head_of(job: TrainingJob, arch: Transformer) -> LayerOperators:
+def head_of(job: TrainingJob, arch: Transformer, gpu: Gpu) -> LayerOperators:
     """Operators of the head and its loss for one microbatch on one GPU."""
     layout = job.layout
     return head_operators(
@@ -134,7 +130,7 @@ def head_of(job: TrainingJob, arch: Transformer) -> LayerOperators:
         rows_of(job),
         tp=layout.tensor,
         sequence_parallel=layout.sequence_parallel and layout.tensor > 1,
-        dtype=product_dtype(job),
+        dtype=product_dtype(job, gpu),
         narrow="head" in job.dtype_also,
         loss=loss_of(job),
         unfused=eager_parts(job),

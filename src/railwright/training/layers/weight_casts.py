@@ -32,6 +32,11 @@ COPY_BYTES = {"fp8": 1.0, "mxfp8": 1 + 1 / 32, "fp8_block": 1 + 4 / 128**2, "nvf
 """Bytes of one copy of a weight with its scales, as products read it (`memory.states.WEIGHT_BYTES` says whose
 scales they are)."""
 
+WIDE = ("fp8_block", "nvfp4")
+"""Formats whose weights have 16 bits under every sharding, and copies that Transformer Engine keeps whole
+over a step (module/linear.py, cache_name): under Megatron-FSDP too, which shards the others' in 8 bits.  Told
+--disable-parameter-transpose-cache, each pass would make them, and keep them for its backward pass."""
+
 KERNELS = 4
 """Kernels of a layer: one for the weights of each of its linear layers."""
 
@@ -44,9 +49,10 @@ def made_bytes(job: TrainingJob, gpu: Gpu, ranks: int) -> float:
     ranks  that hold the same weights, of experts or of the rest
     NVFP4's weights, and those in fp8 with a scale found at once, are read for their largest element first
     (Transformer Engine, common/recipe/current_scaling.cu, nvfp4.cu).  Frozen weights that are kept in 8 bits
-    alone stay as they are.  ZeRO-3 gathers in every pass, PyTorch's and JAX's casts are of every pass too.
+    alone stay as they are.  ZeRO-3 gathers what it has in 8 bits, but for `WIDE`; PyTorch's and JAX's casts
+    are of every pass.
     """
-    if job.dtype not in COPY_BYTES or job.layout.zero == 3:
+    if job.dtype not in COPY_BYTES or (job.layout.zero == 3 and job.dtype not in WIDE):
         return 0.0
     if era_of(job).framework != "megatron" or compiled_casts(job):
         return 0.0

@@ -12,7 +12,7 @@ from railwright.model.shape.architecture import Transformer
 from railwright.spec.training import TrainingJob
 from railwright.training.layers.communication import gradient_bytes, weight_bytes
 from railwright.training.layers.stages import StageShape
-from railwright.training.layers.weight_casts import COPY_BYTES
+from railwright.training.layers.weight_casts import COPY_BYTES, WIDE
 from railwright.training.layout.sizes import Sizes
 from railwright.training.memory.units import (
     ENDS_BYTES,
@@ -73,7 +73,7 @@ Transformer Engine, pytorch/tensor/float8_tensor.py, mxfp8_tensor.py, nvfp4_tens
 ONE_COPY = COPY_BYTES["fp8"]
 """Bytes of one in fp8 without a transpose."""
 
-CACHED_BYTES = {name: 2 * COPY_BYTES[name] for name in ("fp8_block", "nvfp4")}
+CACHED_BYTES = {name: 2 * COPY_BYTES[name] for name in WIDE}
 """Of these, the two copies that a step's first pass makes of a weight in 16 bits: there are none before."""
 
 MASTER_BYTES = {"fp32": 4.0, "remainder": 2.0, "none": 0.0}
@@ -175,6 +175,7 @@ def state_parts(
         if wide:
             weight, frozen, master = MASTER_BYTES["fp32"], frozen_bytes(job), 0.0
         parts["weights"] = weight * shard + frozen_shard(job, shape, frozen, over, expert_over)
+        parts["weights"] += _made(job, shape, _cached_bytes(job))
         parts[GATHERED] = gathered(job, shape, *cut)
         if wide and not layout.reduce_each and gradient == 4.0 and not copies_out(job):
             parts[WAITING] = ENDS_BYTES * min(largest_unit(shape), dense + expert)
@@ -266,10 +267,21 @@ def moment_bytes(job: TrainingJob, arch: Transformer, shape: StageShape, ranks: 
 def cached_weights(job: TrainingJob, shape: StageShape, ranks: int, one_copy: bool = False) -> float:
     """What of a stage's weights is not there before the first pass; `ranks` and `one_copy` as in
     `state_parts`. [byte]"""
-    made = CACHED_BYTES.get(job.dtype, 0.0) * (job.layout.zero < 3)
+    made = _cached_bytes(job)
     if keeps_wide(job, Sizes.under(job.layout, ranks // job.layout.context).copies):
         made = ONE_COPY if one_copy else WEIGHT_BYTES[job.dtype]
-    return _weights(job, shape, made) - _weights(job, shape, 0.0)
+    return _made(job, shape, made)
+
+
+def _cached_bytes(job: TrainingJob) -> float:
+    """Bytes of the copies that a step's first pass makes of a weight in 16 bits; whole under ZeRO-3 too."""
+    kept = job.layout.zero < 3 or era_of(job).framework == "megatron"
+    return CACHED_BYTES.get(job.dtype, 0.0) * kept
+
+
+def _made(job: TrainingJob, shape: StageShape, narrow: float) -> float:
+    """So many bytes of every weight that products in a job's format read. [byte]"""
+    return _weights(job, shape, narrow) - _weights(job, shape, 0.0)
 
 
 def native_saves(job: TrainingJob, shape: StageShape) -> float:

@@ -104,7 +104,7 @@ class Work:
                 operators, prices.machine.gpu, pace.host, job.cuda_graphs, era.launcher
             )
             again[kind] = again_of(job, arch, kind, operators, timed)
-        ends = [embedding_of(job, arch), head_of(job, arch)]
+        ends = [embedding_of(job, arch), head_of(job, arch, prices.machine.gpu)]
         if job.lora:
             ends = [frozen(end) for end in ends]
         elif era.sums_gradients:

@@ -96,6 +96,7 @@ def _besides(era: Era) -> list[str]:
         "YaRN's rotary positions are not fused": not era.fuses_yarn,
         "parts of layers can be CUDA graphs (`cuda_graphs`)": era.graphs,
         "8-bit experts on Blackwell are one fused MLP": era.fused_experts,
+        "one kernel casts to NVFP4 along rows and columns": era.turns_while_casting,
         "its backward kernel keeps sums of biases' gradients in memory": era.spills_biases,
     }
     return [words for words, so in told.items() if so]
