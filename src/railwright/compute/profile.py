@@ -150,7 +150,7 @@ def _profile(name: str, generation: str, flash: str) -> Profile:
             value["fixed"],
             value["compute"],
             value["memory"],
-            _cite(own, stands, value.get("error")),
+            _cite(own | {"source": value.get("source", own["source"])}, stands, value.get("error")),
             depth=value["depth"],
             square=value["square"],
             tiny=value["small"],

@@ -68,7 +68,7 @@ def with_four_bit_casts(operators: LayerOperators, job: TrainingJob) -> LayerOpe
                 moved * rows * op.k,
                 half(job.dtype),
                 phase=phase,
-                launches=phase != "forward" or name not in BEHIND_NORMS,
+                launches=0 if phase == "forward" and name in BEHIND_NORMS else 1,
             )
 
         return tuple(one for op in found for one in ((cast(op), op) if op.dtype == "nvfp4" else (op,)))
