@@ -169,6 +169,13 @@ def test_brute_force_where_tokens_travel_in_8_bits() -> None:
     compare(one, MOE, 1, Space({**axes, **fixed, **FEW}))
 
 
+@pytest.mark.parametrize("dtype", ["nvfp4", "fp8_block"])
+def test_brute_force_where_weights_are_made_narrow_under_every_sharding(dtype: str) -> None:
+    axes = {"tensor": (1, 2), "pipeline": (1, 2), "zero": (0, 1, 3), "recompute": ("none", "selective")}
+    space = Space({**axes, "sequence_parallel": (True,), "micro_batch": (1, 2)})
+    compare(job(batch=32, dtype=dtype), DENSE, 1, space, "dgx-b200")
+
+
 def test_brute_force_with_attention_and_inputs_of_swiglu_in_8_bits() -> None:
     """Hopper, which refuses to gather keys in front of it."""
     axes = {"tensor": (1, 2), "pipeline": (1, 2), "context": (1, 2), "zero": (1, 3), "micro_batch": (1,)}
