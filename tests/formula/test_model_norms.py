@@ -215,7 +215,7 @@ def test_compilers_fuse_them_whatever_a_job_says(software: str) -> None:
     gpu = machine().gpu
     assert eager_parts(asked) == ("rotary",)
     assert operators_of(asked, LLAMA, "dense", gpu) == operators_of(plain, LLAMA, "dense", gpu)
-    assert head_of(asked, LLAMA) == head_of(plain, LLAMA)
+    assert head_of(asked, LLAMA, gpu) == head_of(plain, LLAMA, gpu)
     assert layer_kept(asked, LLAMA, "dense") == layer_kept(plain, LLAMA, "dense")
     assert [w for w in doubts(asked, LLAMA, 1) if w not in doubts(plain, LLAMA, 1)] == [
         f"unfused {part} does nothing with software {software}, whose layers are compiled." for part in BOTH
@@ -228,7 +228,7 @@ def test_where_nothing_compiles_them_they_run_so() -> None:
     assert not [w for w in doubts(asked, LLAMA, 1) if "unfused" in w]
     launches = {op.name: op.launches for op in operators_of(asked, LLAMA, "dense", machine().gpu).forward}
     assert (launches["mlp norm"], launches["mlp activation"]) == (8, 2)
-    assert head_of(asked, LLAMA).forward[0].launches == 8
+    assert head_of(asked, LLAMA, machine().gpu).forward[0].launches == 8
 
 
 @pytest.mark.parametrize("zero", [1, 3])
