@@ -169,6 +169,21 @@ def test_weights_kept_in_fp8_are_gathered_in_it(dtype: str, weight: int, overlap
     assert sizes["dp parameters"] == pytest.approx(weight * (total - ends) + 2 * ends)
 
 
+@pytest.mark.parametrize(("dtype", "less"), [("fp8", 1), ("mxfp8", 1), ("fp8_block", 0), ("nvfp4", 0)])
+def test_megatron_fsdp_gathers_weights_that_have_8_bits_in_them(dtype: str, less: int) -> None:
+    """A byte a weight less, forward and backward; the ends of the model, and frozen weights, stay wide."""
+
+    def gathered(dtype: str, lora: Lora | None = None) -> float:
+        wanted = changed(job(dtype=dtype, zero=3, batch=32), lora=lora)
+        fsdp = machine(4, server="dgx-b200")
+        found = simulate(wanted, DENSE, fsdp, predict=priced(50e9), kernel=roofline).collectives
+        return sum(c.count * c.prediction.size for c in found if c.purpose == "dp parameters")
+
+    layers = count_parameters(DENSE).total - 2 * DENSE.vocab * DENSE.hidden - DENSE.hidden
+    assert gathered("bf16") - gathered(dtype) == pytest.approx(2 * less * layers)
+    assert gathered("bf16", Lora(rank=16)) == gathered(dtype, Lora(rank=16))
+
+
 def test_adapters_are_gathered_in_16_bits() -> None:
     wide, narrow = (
         sent(changed(job(dtype=dtype), lora=Lora(rank=16)), DENSE)[1]["dp parameters"]

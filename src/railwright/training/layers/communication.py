@@ -164,6 +164,17 @@ def keeps_narrow_weights(job: TrainingJob) -> bool:
     return narrow and era_of(job).framework == "megatron" and not refuses_narrow(job)
 
 
+def shards_narrow(job: TrainingJob) -> bool:
+    """Whether ZeRO-3 gathers weights of a job's layers in 8 bits: Megatron-FSDP's of fp8 and MXFP8, of which
+    backward passes gather the copy along the columns.
+
+    Source: Megatron-LM d98e8a64, core/distributed/fsdp/src/megatron_fsdp/param_and_grad_buffer.py
+    (model_weight_buffer and transpose_weight_buffer, torch.uint8); scales stay whole.
+    """
+    narrow = job.layout.zero == 3 and job.dtype in ("fp8", "mxfp8") and job.lora is None
+    return narrow and era_of(job).framework == "megatron" and not updates_wide_on_host(job)
+
+
 def weight_bytes(job: TrainingJob) -> float:
     """Bytes of one weight of a layer as a distributed optimizer gathers it."""
     return 1.0 if keeps_narrow_weights(job) else WEIGHT_BYTES

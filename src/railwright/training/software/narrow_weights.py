@@ -18,7 +18,7 @@ FORMATS = ("fp8", "mxfp8")
 
 
 def has_narrow(job: TrainingJob) -> bool:
-    """Whether a job's weights have copies in 8 bits from step to step; ZeRO-3's shards have 16."""
+    """Whether a job's weights have copies in 8 bits from step to step; ZeRO-3's shards count as 16."""
     return job.dtype in FORMATS and job.layout.zero < 3
 
 

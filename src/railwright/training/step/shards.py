@@ -19,7 +19,7 @@ from railwright.model.operators.kernels import ELEMENT
 from railwright.spec.training import TrainingJob
 from railwright.training.lanes.tasks import Task
 from railwright.training.layers.casts import narrow_gathers
-from railwright.training.layers.communication import WEIGHT_BYTES, Prices, gradient_bytes
+from railwright.training.layers.communication import WEIGHT_BYTES, Prices, gradient_bytes, shards_narrow
 from railwright.training.layout.placement import GroupKind
 from railwright.training.layout.route import Chunk
 from railwright.training.optimizer.buckets import shared_by
@@ -85,8 +85,9 @@ def units_of(
     def gathered(unit: int) -> tuple[Task, ...]:
         inside = 0 <= unit < layers
         frozen = gathered_bytes(job) if inside else WEIGHT_BYTES
+        each = 1.0 if inside and shards_narrow(job) else WEIGHT_BYTES
         dense, expert = (
-            trains * WEIGHT_BYTES + (count - trains) * frozen
+            trains * each + (count - trains) * frozen
             for count, trains in zip(held[unit], trained[unit], strict=True)
         )
         dense *= narrow_gathers(job) if inside else 1.0
