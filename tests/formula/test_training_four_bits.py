@@ -82,10 +82,7 @@ def test_rows_that_tensor_ranks_share_are_cast_by_who_has_them() -> None:
     whole, part = (job(dtype="nvfp4", tensor=4, sequence_parallel=shared) for shared in (False, True))
     for ending, gathered in (
         (" input cast", ("qkv projection", "mlp up")),
-        (
-            ", gradient cast",
-            ("output projection", "mlp down"),
-        ),
+        (", gradient cast", ("output projection", "mlp down")),
     ):
         ours, all_of_them = casts(part, ending), casts(whole, ending)
         for name, elements in all_of_them.items():

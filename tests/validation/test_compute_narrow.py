@@ -2,7 +2,7 @@
 
 - Transformer Engine d0067d0, docs/examples/gemm_profiling/gemm_profiling.rst: the twelve products of a layer
   (hidden size 4,096, MLP of 16,384, 15,872 rows) on a B300, of operands that are narrow already and with the
-  casts of both, and on an H200 NVL.
+  casts of both.
 - pytorch/ao pull request 2427 (June 2025): seven squares on a B200, torch._scaled_mm, which is cuBLAS's.
 """
 

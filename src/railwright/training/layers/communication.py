@@ -24,7 +24,7 @@ from railwright.training.layout.placement import GroupKind, Groups
 from railwright.training.layout.sizes import tokens_of
 from railwright.training.software.eras import era_of
 from railwright.training.software.formats import has_masters, updates_wide_on_host
-from railwright.training.software.narrow_weights import refuses_narrow
+from railwright.training.software.narrow_weights import FORMATS, refuses_narrow
 
 Predict = Callable[[Machine, Op, float, Sequence[Communicator]], CollectivePrediction]
 
@@ -171,7 +171,7 @@ def shards_narrow(job: TrainingJob) -> bool:
     Source: Megatron-LM d98e8a64, core/distributed/fsdp/src/megatron_fsdp/param_and_grad_buffer.py
     (model_weight_buffer and transpose_weight_buffer, torch.uint8); scales stay whole.
     """
-    narrow = job.layout.zero == 3 and job.dtype in ("fp8", "mxfp8") and job.lora is None
+    narrow = job.layout.zero == 3 and job.dtype in FORMATS and job.lora is None
     return narrow and era_of(job).framework == "megatron" and not updates_wide_on_host(job)
 
 

@@ -25,14 +25,12 @@ from railwright.model.shape.architecture import Operator, Phase
 from railwright.spec.training import TrainingJob
 from railwright.training.layers.blockwise import GATHERED
 from railwright.training.layers.input_casts import BEHIND_NORMS, REDUCED
+from railwright.training.layers.weight_casts import COPY_BYTES
 from railwright.training.layout.sizes import sequence_ranks
 from railwright.training.software.eras import era_of
 
 SCALE = 1 / 16
 """Bytes of an element's share of its scale."""
-
-COPY = 0.5 + SCALE
-"""Bytes of an element of one copy with its scale."""
 
 
 def cast_bytes(turned: bool, fused: bool) -> float:
@@ -44,7 +42,7 @@ def cast_bytes(turned: bool, fused: bool) -> float:
     """
     copies = 1 + turned
     reads = 1 if fused else copies
-    return ELEMENT * (1 + reads) + copies * (COPY + 2 * SCALE)
+    return ELEMENT * (1 + reads) + copies * (COPY_BYTES["nvfp4"] + 2 * SCALE)
 
 
 def with_four_bit_casts(operators: LayerOperators, job: TrainingJob) -> LayerOperators:
